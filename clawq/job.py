@@ -1,0 +1,79 @@
+"""What a job is: its states, which may follow which, and the words used for an attempt's end.
+
+Plain strings and tuples on purpose: ``clawq enqueue`` imports this, and ``enum`` alone
+would cost it three milliseconds.
+"""
+
+SCHEDULED = "scheduled"
+QUEUED = "queued"
+HELD = "held"
+STARTING = "starting"
+RUNNING = "running"
+WAITING = "waiting"
+UNKNOWN = "unknown"
+SUCCEEDED = "succeeded"
+DEAD = "dead"
+EXPIRED = "expired"
+CANCELLED = "cancelled"
+
+STATES = (
+    SCHEDULED,
+    QUEUED,
+    HELD,
+    STARTING,
+    RUNNING,
+    WAITING,
+    UNKNOWN,
+    SUCCEEDED,
+    DEAD,
+    EXPIRED,
+    CANCELLED,
+)
+PENDING = (SCHEDULED, QUEUED, HELD)
+"""Accepted and not started: what the queue's caps count."""
+ACTIVE = (STARTING, RUNNING, WAITING)
+"""Has an attempt under way and a token."""
+ENDED = (SUCCEEDED, DEAD, EXPIRED, CANCELLED)
+
+NEW = "new"
+"""Where a job comes from before it has a state; only in TRANSITIONS and events."""
+
+TRANSITIONS = {
+    NEW: (SCHEDULED, QUEUED, HELD),
+    SCHEDULED: (QUEUED, CANCELLED, EXPIRED, DEAD),
+    QUEUED: (STARTING, SCHEDULED, CANCELLED, EXPIRED, DEAD),
+    HELD: (QUEUED, SCHEDULED, CANCELLED, EXPIRED),
+    STARTING: (RUNNING, QUEUED, CANCELLED, DEAD),
+    RUNNING: (WAITING, SUCCEEDED, SCHEDULED, QUEUED, DEAD, UNKNOWN, CANCELLED),
+    WAITING: (RUNNING, SUCCEEDED, SCHEDULED, QUEUED, DEAD, UNKNOWN, CANCELLED),
+    UNKNOWN: (SUCCEEDED, DEAD, QUEUED),
+    SUCCEEDED: (),
+    DEAD: (QUEUED,),
+    EXPIRED: (QUEUED,),
+    CANCELLED: (QUEUED,),
+}
+"""state -> states that may follow it. The database holds the same table and refuses others."""
+
+BANDS = ("critical", "interactive", "normal", "bulk")
+"""In the order in which they are served; a band is stored as its index here."""
+
+OUTCOMES = (
+    "succeeded",
+    "failed",
+    "timed_out",
+    "stalled",
+    "lost",
+    "rate_limited",
+    "over_footprint",
+    "cancelled",
+    "never_started",
+)
+"""How an attempt ended."""
+
+ERROR_CLASSES = ("transient", "permanent", "rate_limit", "timeout", "stalled", "lost")
+
+DEFAULT_KIND = "default"
+DEFAULT_TENANT = "default"
+
+PRIORITY_POINT_MS = 60_000
+"""A point of priority is worth a minute of waiting."""

@@ -1,0 +1,69 @@
+"""Where clawq keeps things: one folder (``CLAWQ_HOME``), or the platform's usual places.
+
+The usual places are those of platformdirs, worked out here because importing it costs ``clawq
+enqueue`` more than everything else it does; the tests hold the two equal on Linux and macOS.
+"""
+
+import os
+import sys
+
+SOCKET_PATH_MAX = 103
+"""Bytes a Unix socket's path may have: macOS has 104 with the closing NUL, Linux 108."""
+
+
+class Home:
+    """The paths of one queue, all absolute strings. Nothing is created by asking."""
+
+    __slots__ = ("config", "data", "db", "lock", "logs", "run", "sock")
+
+    def __init__(self, config_dir, data_dir, log_dir):
+        self.config = os.path.join(config_dir, "clawq.toml")
+        self.data = data_dir
+        self.db = os.path.join(data_dir, "clawq.db")
+        self.sock = os.path.join(data_dir, "clawq.sock")
+        self.lock = os.path.join(data_dir, "clawq.lock")
+        self.run = os.path.join(data_dir, "run")
+        self.logs = log_dir
+
+    @property
+    def socket_fits(self):
+        """False when the path is too long for a Unix socket: the supervisor then polls."""
+        return len(os.fsencode(self.sock)) <= SOCKET_PATH_MAX
+
+
+def find_home(environ=None, platform=sys.platform):
+    """The Home that this environment names. Works without HOME, PATH or anything else set."""
+    environ = os.environ if environ is None else environ
+    single = environ.get("CLAWQ_HOME")
+    if single:
+        root = os.path.abspath(os.path.expanduser(single))
+        return Home(root, root, os.path.join(root, "logs"))
+    user = environ.get("HOME") or os.path.expanduser("~")
+    if platform == "darwin":
+        config_dir = data_dir = "Library/Application Support"
+        logs = os.path.join(user, "Library", "Logs", "clawq")
+    else:
+        config_dir, data_dir = ".config", ".local/share"
+        logs = os.path.join(_xdg(environ, "XDG_STATE_HOME", user, ".local/state"), "clawq", "log")
+    config = _xdg(environ, "XDG_CONFIG_HOME", user, config_dir)
+    data = _xdg(environ, "XDG_DATA_HOME", user, data_dir)
+    return Home(os.path.join(config, "clawq"), os.path.join(data, "clawq"), logs)
+
+
+def _xdg(environ, name, user, usual):
+    given = environ.get(name, "").strip()
+    return given if given.startswith("/") else os.path.join(user, usual)
+
+
+def make_private_dir(path):
+    """Create `path` (and parents) with mode 0700; an existing folder is left as it is."""
+    if os.path.isdir(path):
+        return
+    make_parent = os.path.dirname(path)
+    if make_parent and not os.path.isdir(make_parent):
+        make_private_dir(make_parent)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise

@@ -1,0 +1,1 @@
+"""The only room that knows SQL. Callers pass an open connection and get plain values back."""

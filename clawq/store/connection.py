@@ -1,0 +1,192 @@
+"""Opening the database: made once under a temporary name, checked, migrated, never replaced.
+
+SQLite comes from apsw, since the builds that many Pythons carry can corrupt a WAL database when two
+processes checkpoint it.
+"""
+
+import os
+import sys
+
+import apsw
+
+from clawq import job
+from clawq.errors import Busy, StorageError
+from clawq.paths import make_private_dir
+from clawq.store import sqlfile
+
+APPLICATION_ID = 0x636C7771  # "clwq"
+SCHEMA_VERSION = 1
+BUSY_MS = 10_000
+
+_UNREADABLE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+_NO_ROOM = (apsw.FullError, apsw.IOError)
+_NO_ACCESS = (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError, apsw.NoLFSError)
+_BUSY = (apsw.BusyError, apsw.LockedError)
+
+
+def open_db(home, readonly=False, busy_ms=BUSY_MS, checkpoints=False):
+    """An apsw.Connection to the queue's database, made and migrated when need be.
+
+    ``readonly`` gives None when there is no database yet. ``checkpoints`` is for the supervisor,
+    which folds the WAL back when it closes; a cron line must not pay for that.
+
+    Raises StorageError (not ours, too new, unreadable) and Busy (locked for longer than ``busy_ms``).
+    """
+    with storage_errors(home.db):
+        if not os.path.exists(home.db):
+            if readonly:
+                return None
+            _create(home)
+        flags = apsw.SQLITE_OPEN_READONLY if readonly else apsw.SQLITE_OPEN_READWRITE
+        db = apsw.Connection(home.db, flags=flags)
+        try:
+            _prepare(db, busy_ms, checkpoints)
+            version = _check_ours(db, home.db)
+            if version < SCHEMA_VERSION:
+                from clawq.store.migrate import migrate
+
+                db = migrate(db, home, readonly)
+        except BaseException:
+            db.close()
+            raise
+    return db
+
+
+def _prepare(db, busy_ms, checkpoints):
+    db.set_busy_timeout(busy_ms)
+    if not checkpoints:
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    db.execute("PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON")
+    if sys.platform == "darwin":
+        db.execute("PRAGMA fullfsync=ON; PRAGMA checkpoint_fullfsync=ON")
+
+
+def _check_ours(db, path):
+    application, version = db.execute(
+        "SELECT application_id, user_version FROM pragma_application_id, pragma_user_version"
+    ).fetchall()[0]
+    if application != APPLICATION_ID:
+        raise StorageError(f"{path} is not a clawq database", "move it away, or set CLAWQ_HOME to another folder")
+    if version > SCHEMA_VERSION:
+        raise StorageError(
+            f"{path} has schema {version}, this clawq knows up to {SCHEMA_VERSION}", "upgrade clawq"
+        )
+    return version
+
+
+def _create(home):
+    """Build the database beside its place and link() it there: thirty first starts make one."""
+    make_private_dir(home.data)
+    draft = f"{home.db}.{os.getpid()}.new"
+    os.close(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
+    try:
+        db = apsw.Connection(draft)
+        try:
+            db.set_busy_timeout(BUSY_MS)
+            db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON")
+            with Immediate(db):
+                build_schema(db)
+        finally:
+            db.close()
+        try:
+            os.link(draft, home.db)
+        except FileExistsError:
+            return
+        _sync_folder(home.data)
+    finally:
+        for name in (draft, draft + "-wal", draft + "-shm"):
+            try:
+                os.unlink(name)
+            except FileNotFoundError:
+                pass
+
+
+def build_schema(db):
+    """Create every table on an empty connection, inside the caller's transaction."""
+    db.execute(sqlfile.read("schema.sql"))
+    db.executemany("INSERT INTO states VALUES (?)", [(state,) for state in job.STATES])
+    db.executemany(
+        "INSERT INTO transitions VALUES (?, ?)",
+        [(start, end) for start, ends in job.TRANSITIONS.items() for end in ends],
+    )
+    db.execute(
+        "INSERT INTO config VALUES (1, '', ?, NULL, NULL, 0)", (sqlfile.read("default_config.json"),)
+    )
+    db.execute(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def _sync_folder(path):
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+class Immediate:
+    """``with Immediate(db):`` one BEGIN IMMEDIATE transaction; any exception rolls it back."""
+
+    __slots__ = ("db",)
+
+    def __init__(self, db):
+        self.db = db
+
+    def __enter__(self):
+        self.db.execute("BEGIN IMMEDIATE")
+        return self.db
+
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            try:
+                self.db.execute("COMMIT")
+                return
+            except BaseException:
+                _roll_back(self.db)
+                raise
+        _roll_back(self.db)
+
+
+def _roll_back(db):
+    # After a full disk SQLite may have rolled back by itself.
+    if db.in_transaction:
+        db.execute("ROLLBACK")
+
+
+class storage_errors:
+    """``with storage_errors(path):`` turn the SQLite and OS errors that mean a bad disk into StorageError.
+
+    Only the codes that mean it: a mistake in SQL stays what it is. A lock held too long is Busy.
+    """
+
+    __slots__ = ("path",)
+
+    def __init__(self, path):
+        self.path = path
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            return
+        if issubclass(kind, _BUSY):
+            raise Busy(f"{self.path} is locked by another process", "try again in a moment") from error
+        if issubclass(kind, _UNREADABLE):
+            raise StorageError(
+                f"{self.path} cannot be read ({error})", "restore a backup; clawq never replaces the file"
+            ) from error
+        if issubclass(kind, _NO_ROOM):
+            raise StorageError(f"{self.path} cannot be written ({error})", "free some disk space") from error
+        if issubclass(kind, _NO_ACCESS):
+            raise StorageError(f"{self.path} cannot be opened ({error})", "check its owner and mode") from error
+        if issubclass(kind, OSError):
+            raise StorageError(f"{error.filename or self.path}: {error.strerror}", "check the disk and its rights") from error
+
+
+def dicts(cursor):
+    """All rows of an executed cursor as dicts keyed by column name."""
+    try:
+        names = [column[0] for column in cursor.get_description()]
+    except apsw.ExecutionCompleteError:
+        return []
+    return [dict(zip(names, row, strict=True)) for row in cursor]

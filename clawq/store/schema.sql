@@ -1,0 +1,271 @@
+-- The database, version 1. Times are integer milliseconds since the epoch (columns named *_at),
+-- durations integer milliseconds (*_ms). Bands are stored as their index in the order of service:
+-- 0 critical, 1 interactive, 2 normal, 3 bulk.
+--
+-- The tables `states` and `transitions` are filled from clawq/job.py when the database is created;
+-- the triggers below refuse every other move, record each move in `events`, and keep `tally`.
+
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value ANY
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE states (
+    name TEXT PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE transitions (
+    from_state TEXT NOT NULL,
+    to_state   TEXT NOT NULL REFERENCES states(name),
+    PRIMARY KEY (from_state, to_state)
+) STRICT, WITHOUT ROWID;
+
+-- The compiled configuration: one row. `identity` names the file's version it was made from
+-- (path, inode, size, mtime_ns; '' for no file). A file that does not compile leaves `identity`,
+-- `body` alone and writes `broken_identity` and `error`.
+CREATE TABLE config (
+    id              INTEGER PRIMARY KEY CHECK (id = 1),
+    identity        TEXT NOT NULL,
+    body            TEXT NOT NULL CHECK (json_valid(body)),
+    broken_identity TEXT,
+    error           TEXT,
+    changed_at      INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE jobs (
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,   -- never used again, even after pruning
+    kind         TEXT    NOT NULL,
+    tenant       TEXT    NOT NULL,
+    band         INTEGER NOT NULL CHECK (band BETWEEN 0 AND 3),
+    priority     INTEGER NOT NULL,
+    needs        TEXT    NOT NULL,                     -- resource names, sorted, joined by ','
+    state        TEXT    NOT NULL REFERENCES states(name),
+    reason       TEXT,                                 -- of the last move; copied into events
+    changed_at   INTEGER NOT NULL,                     -- of the last move
+
+    command      TEXT CHECK (command IS NULL OR json_valid(command)),  -- argv; NULL: the kind's, at start
+    payload      TEXT CHECK (payload IS NULL OR json_valid(payload)),
+    cwd          TEXT NOT NULL,
+    path         TEXT,                                 -- the caller's PATH
+    env          TEXT CHECK (env IS NULL OR json_valid(env)),
+
+    dedupe_key   TEXT,
+    dedupe_scope TEXT CHECK (dedupe_scope IN ('ever', 'active')),
+    exclusive    TEXT,
+    parked       TEXT,                                 -- why a queued job is in no lane: 'exclusive:NAME'
+    parent_id    INTEGER,
+    root_id      INTEGER,
+
+    rank         INTEGER NOT NULL,                     -- order within a lane: first due minus priority
+    created_at   INTEGER NOT NULL,
+    accepted_at  INTEGER NOT NULL,                     -- restarted by `retry`; max_age counts from here
+    run_after    INTEGER NOT NULL,
+    ready_at     INTEGER,                              -- when it last became queued
+    stale_at     INTEGER,
+    deadline_at  INTEGER,
+    expires_at   INTEGER AS (CASE WHEN stale_at IS NULL THEN deadline_at
+                                  WHEN deadline_at IS NULL THEN stale_at
+                                  ELSE min(stale_at, deadline_at) END) VIRTUAL,
+
+    timeout_ms   INTEGER,                              -- NULL: the kind's; 0: none
+    max_attempts INTEGER,                              -- NULL: the kind's
+    on_lost      TEXT CHECK (on_lost IN ('retry', 'unknown')),         -- NULL: the kind's
+
+    attempts     INTEGER NOT NULL DEFAULT 0,           -- those charged
+    tries        INTEGER NOT NULL DEFAULT 0,           -- all, charged or not: numbers the attempts
+    token        INTEGER,                              -- of the attempt under way
+    cancel_at    INTEGER,                              -- a cancel was asked for while an attempt is under way
+    started_at   INTEGER,
+    ended_at     INTEGER,
+    exit_code    INTEGER,
+    last_error   TEXT,
+    error_class  TEXT,
+
+    CHECK ((token IS NOT NULL) = (state IN ('starting', 'running', 'waiting'))),
+    CHECK ((ended_at IS NOT NULL) = (state IN ('succeeded', 'dead', 'expired', 'cancelled'))),
+    CHECK (parked IS NULL OR state = 'queued'),
+    CHECK (dedupe_scope IS NULL OR dedupe_key IS NOT NULL)
+) STRICT;
+
+-- A lane (band, tenant, kind, needs) is a range of this index; its head is the range's first row.
+CREATE INDEX jobs_lane ON jobs (band, tenant, kind, needs, rank, id) WHERE state = 'queued' AND parked IS NULL;
+CREATE INDEX jobs_parked ON jobs (exclusive, band, tenant, kind, needs, rank, id)
+    WHERE state = 'queued' AND parked IS NOT NULL;
+CREATE INDEX jobs_exclusive ON jobs (exclusive)
+    WHERE exclusive IS NOT NULL AND state IN ('starting', 'running', 'waiting');
+CREATE INDEX jobs_active ON jobs (id) WHERE state IN ('starting', 'running', 'waiting');
+CREATE INDEX jobs_cancel ON jobs (id) WHERE cancel_at IS NOT NULL;
+CREATE INDEX jobs_due ON jobs (run_after) WHERE state = 'scheduled';
+CREATE INDEX jobs_expiry ON jobs (expires_at)
+    WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'queued', 'held');
+CREATE INDEX jobs_oldest ON jobs (tenant, band, kind, ready_at) WHERE state = 'queued';
+CREATE INDEX jobs_ended ON jobs (state, ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX jobs_aside ON jobs (state, id) WHERE state IN ('held', 'unknown', 'scheduled');
+
+CREATE TABLE attempts (
+    token        INTEGER PRIMARY KEY,                  -- max(last + 1, epoch ms): names its files, fences its writes
+    job_id       INTEGER NOT NULL REFERENCES jobs(id) ON DELETE CASCADE,
+    number       INTEGER NOT NULL,
+    claimed_at   INTEGER NOT NULL,
+    started_at   INTEGER,
+    ended_at     INTEGER,
+    boot_id      TEXT    NOT NULL,
+    pid          INTEGER,                              -- of the sh parent: leader of its group and session
+    pid_started  TEXT,                                 -- its kernel start time, as the host writes it
+    lease_ms     INTEGER NOT NULL,
+    lease_until  INTEGER NOT NULL,
+    grace_ms     INTEGER NOT NULL,
+    timeout_ms   INTEGER NOT NULL,                     -- 0: none
+    heartbeat    TEXT    NOT NULL,
+    kill_reason  TEXT,                                 -- committed before the first signal
+    kill_at      INTEGER,
+    outcome      TEXT,
+    exit_code    INTEGER,
+    signal       INTEGER,
+    error_class  TEXT,
+    error        TEXT,
+    output_tail  TEXT,                                 -- the last lines the agent wrote
+    charged      INTEGER NOT NULL DEFAULT 0 CHECK (charged IN (0, 1)),
+    resource     TEXT,
+    peak_mb      INTEGER,
+    peak_procs   INTEGER,
+    log          TEXT    NOT NULL,
+    UNIQUE (job_id, number),
+    CHECK ((ended_at IS NULL) = (outcome IS NULL))
+) STRICT;
+CREATE INDEX attempts_live ON attempts (token) WHERE ended_at IS NULL;
+CREATE INDEX attempts_started ON attempts (claimed_at);
+
+CREATE TABLE deferrals (
+    job_id   INTEGER NOT NULL REFERENCES jobs(id) ON DELETE CASCADE,
+    reason   TEXT    NOT NULL,
+    count    INTEGER NOT NULL,
+    first_at INTEGER NOT NULL,
+    last_at  INTEGER NOT NULL,
+    PRIMARY KEY (job_id, reason)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE events (
+    id         INTEGER PRIMARY KEY,
+    job_id     INTEGER NOT NULL REFERENCES jobs(id) ON DELETE CASCADE,
+    at         INTEGER NOT NULL,
+    from_state TEXT    NOT NULL,
+    to_state   TEXT    NOT NULL,
+    reason     TEXT
+) STRICT;
+CREATE INDEX events_job ON events (job_id, id);
+
+-- Outlives its job: a pruned job's key still answers `duplicate`.
+CREATE TABLE dedupe (
+    tenant TEXT    NOT NULL,
+    kind   TEXT    NOT NULL,
+    key    TEXT    NOT NULL,
+    job_id INTEGER NOT NULL,
+    PRIMARY KEY (tenant, kind, key)
+) STRICT, WITHOUT ROWID;
+
+-- How many jobs are in each state, by lane: caps, status and lanes without COUNT(*).
+-- The rows with state 'queued' are the lanes; a row that reaches zero is deleted.
+CREATE TABLE tally (
+    state  TEXT    NOT NULL,
+    band   INTEGER NOT NULL,
+    tenant TEXT    NOT NULL,
+    kind   TEXT    NOT NULL,
+    needs  TEXT    NOT NULL,
+    n      INTEGER NOT NULL,
+    PRIMARY KEY (state, band, tenant, kind, needs)
+) STRICT, WITHOUT ROWID;
+
+-- Why a lane's head was last refused, and when one last started. Goes when the lane goes.
+CREATE TABLE lanes (
+    band          INTEGER NOT NULL,
+    tenant        TEXT    NOT NULL,
+    kind          TEXT    NOT NULL,
+    needs         TEXT    NOT NULL,
+    reason        TEXT,
+    measured      REAL,
+    limit_value   REAL,
+    since         INTEGER,
+    retry_at      INTEGER,
+    last_start_at INTEGER,
+    PRIMARY KEY (band, tenant, kind, needs)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE pauses (
+    scope TEXT    NOT NULL CHECK (scope IN ('all', 'tenant', 'kind', 'resource', 'band')),
+    name  TEXT    NOT NULL,                            -- '' for all
+    since INTEGER NOT NULL,
+    PRIMARY KEY (scope, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE refusals (
+    reason  TEXT    NOT NULL,
+    kind    TEXT    NOT NULL,
+    tenant  TEXT    NOT NULL,
+    count   INTEGER NOT NULL,
+    last_at INTEGER NOT NULL,
+    PRIMARY KEY (reason, kind, tenant)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER jobs_new AFTER INSERT ON jobs BEGIN
+    SELECT RAISE(ABORT, 'illegal transition') WHERE NOT EXISTS
+        (SELECT 1 FROM transitions WHERE from_state = 'new' AND to_state = NEW.state);
+    INSERT INTO tally VALUES (NEW.state, NEW.band, NEW.tenant, NEW.kind, NEW.needs, 1)
+        ON CONFLICT DO UPDATE SET n = n + 1;
+    INSERT INTO events (job_id, at, from_state, to_state, reason)
+        VALUES (NEW.id, NEW.changed_at, 'new', NEW.state, NEW.reason);
+END;
+
+CREATE TRIGGER jobs_legal BEFORE UPDATE OF state ON jobs WHEN OLD.state IS NOT NEW.state BEGIN
+    SELECT RAISE(ABORT, 'illegal transition') WHERE NOT EXISTS
+        (SELECT 1 FROM transitions WHERE from_state = OLD.state AND to_state = NEW.state);
+END;
+
+CREATE TRIGGER jobs_moved AFTER UPDATE OF state ON jobs WHEN OLD.state IS NOT NEW.state BEGIN
+    INSERT INTO events (job_id, at, from_state, to_state, reason)
+        VALUES (NEW.id, NEW.changed_at, OLD.state, NEW.state, NEW.reason);
+END;
+
+CREATE TRIGGER jobs_tally AFTER UPDATE OF state, band, tenant, kind, needs ON jobs
+WHEN OLD.state IS NOT NEW.state OR OLD.band IS NOT NEW.band OR OLD.tenant IS NOT NEW.tenant
+  OR OLD.kind IS NOT NEW.kind OR OLD.needs IS NOT NEW.needs
+BEGIN
+    INSERT INTO tally VALUES (NEW.state, NEW.band, NEW.tenant, NEW.kind, NEW.needs, 1)
+        ON CONFLICT DO UPDATE SET n = n + 1;
+    UPDATE tally SET n = n - 1 WHERE state = OLD.state AND band = OLD.band AND tenant = OLD.tenant
+        AND kind = OLD.kind AND needs = OLD.needs;
+    DELETE FROM tally WHERE state = OLD.state AND band = OLD.band AND tenant = OLD.tenant
+        AND kind = OLD.kind AND needs = OLD.needs AND n = 0;
+END;
+
+CREATE TRIGGER jobs_gone AFTER DELETE ON jobs BEGIN
+    UPDATE tally SET n = n - 1 WHERE state = OLD.state AND band = OLD.band AND tenant = OLD.tenant
+        AND kind = OLD.kind AND needs = OLD.needs;
+    DELETE FROM tally WHERE state = OLD.state AND band = OLD.band AND tenant = OLD.tenant
+        AND kind = OLD.kind AND needs = OLD.needs AND n = 0;
+END;
+
+CREATE TRIGGER tally_lane_gone AFTER DELETE ON tally WHEN OLD.state = 'queued' BEGIN
+    DELETE FROM lanes WHERE band = OLD.band AND tenant = OLD.tenant AND kind = OLD.kind AND needs = OLD.needs;
+END;
+
+-- A key of scope 'active' is free again when its job ends; an unknown job keeps it.
+CREATE TRIGGER jobs_key_free AFTER UPDATE OF state ON jobs
+WHEN NEW.dedupe_scope = 'active' AND NEW.ended_at IS NOT NULL BEGIN
+    DELETE FROM dedupe WHERE tenant = NEW.tenant AND kind = NEW.kind AND key = NEW.dedupe_key AND job_id = NEW.id;
+END;
+
+-- The exclusive name is free, or its candidate left the queue: the best parked job of each lane comes back.
+CREATE TRIGGER jobs_unpark AFTER UPDATE OF state ON jobs
+WHEN OLD.exclusive IS NOT NULL AND OLD.state IN ('queued', 'starting', 'running', 'waiting')
+    AND NEW.state NOT IN ('starting', 'running', 'waiting')
+    AND NOT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_exclusive WHERE exclusive = OLD.exclusive
+                    AND state IN ('starting', 'running', 'waiting'))
+BEGIN
+    UPDATE jobs SET parked = NULL WHERE id IN (
+        SELECT (SELECT j.id FROM jobs j INDEXED BY jobs_parked
+                WHERE j.exclusive = OLD.exclusive AND j.state = 'queued' AND j.parked IS NOT NULL
+                    AND j.band = t.band AND j.tenant = t.tenant AND j.kind = t.kind AND j.needs = t.needs
+                ORDER BY j.rank, j.id LIMIT 1)
+        FROM tally t WHERE t.state = 'queued');
+END;

@@ -1,0 +1,20 @@
+"""Named queries: each ``sql/*.sql`` holds ``-- name: NAME`` blocks, one comment of why, then the SQL."""
+
+import os
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def load(name):
+    """The queries of ``sql/NAME.sql`` as {query name: SQL}."""
+    queries = {}
+    for block in read(os.path.join("sql", name + ".sql")).split("-- name: ")[1:]:
+        title, _, sql = block.partition("\n")
+        queries[title.strip()] = sql.strip()
+    return queries
+
+
+def read(relative):
+    """The text of a file beside this module."""
+    with open(os.path.join(_HERE, relative), encoding="utf-8") as file:
+        return file.read()
