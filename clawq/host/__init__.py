@@ -1,0 +1,1 @@
+"""The only room that knows processes: spawning, signalling, watching, and how loaded the machine is."""

@@ -1,0 +1,38 @@
+"""The last lines an agent wrote, made safe to show: no control characters, no endless lines."""
+
+from __future__ import annotations
+
+import os
+import re
+
+TAIL_BYTES = 8_192
+TAIL_LINES = 10
+TAIL_CHARS = 2_000
+LINE_CHARS = 300
+
+# CSI and OSC sequences first, so that their parameters do not stay behind as text; then what is left.
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ufeff]")
+
+
+def plain(text: str) -> str:
+    """`text` without escape sequences and control characters; newlines and tabs stay."""
+    return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+
+
+def last_lines(path: str) -> str:
+    """The last lines of a log, at most TAIL_LINES and TAIL_CHARS; empty when it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return ""
+    try:
+        size = os.fstat(descriptor).st_size
+        raw = os.pread(descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES))
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+    lines = plain(raw.decode("utf-8", "replace")).splitlines()
+    kept = [line[:LINE_CHARS] for line in lines if line.strip()][-TAIL_LINES:]
+    return "\n".join(kept)[-TAIL_CHARS:]
