@@ -1,0 +1,79 @@
+"""What every test stands on: no test can reach the queue, the config or the agents of whoever runs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import psutil
+import pytest
+
+from clawq.paths import Home, find_home
+
+# The machine that runs this may be busy: how long one example takes says nothing about the code.
+hypothesis.settings.register_profile("clawq", deadline=None, print_blob=True)
+# In CI the same examples each time: a red run there is somebody's change, not luck.
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "clawq")
+
+# Short: a Unix socket's path has room for about a hundred bytes, and pytest's tmp_path can take them all.
+_SHORT = "/tmp"
+
+
+@pytest.fixture(autouse=True)
+def unreachable_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Point every place that clawq could look at to a folder of this test's own, here and in children."""
+    folder = Path(tempfile.mkdtemp(prefix="cq-", dir=_SHORT)).resolve()
+    for name in list(os.environ):
+        if name.startswith(("CLAWQ_", "XDG_")):
+            monkeypatch.delenv(name)
+    user = folder / "user"
+    user.mkdir()
+    monkeypatch.setenv("HOME", str(user))
+    monkeypatch.setenv("CLAWQ_HOME", str(folder / "q"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(user / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(user / "data"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(user / "state"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(user / "runtime"))
+    # What a person's terminal would add to the output that tests read.
+    for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
+    yield folder
+    _end_what_is_left(folder / "q")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def home(unreachable_home: Path) -> Home:
+    """The paths of an empty queue of this test's own; CLAWQ_HOME names it. Nothing exists yet."""
+    return find_home()
+
+
+def _end_what_is_left(root: Path) -> None:
+    """End the supervisor and the agents that a failed test left: those named in a file they hold open."""
+    held = [(root / "clawq.lock", 0), *((path, 1) for path in (root / "run").glob("*"))]
+    for path, word in held:
+        try:
+            lines = path.read_text(errors="replace").splitlines()
+        except OSError:
+            continue
+        # The lock names its holder in its first word; an attempt file says "r PID".
+        for pid in {int(pid) for line in lines for pid in line.split()[word : word + 1] if pid.isdigit()}:
+            if pid != os.getpid() and _holds_open(pid, path):
+                if os.getpgid(pid) == pid:
+                    os.killpg(pid, signal.SIGKILL)
+                else:
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _holds_open(pid: int, path: Path) -> bool:
+    try:
+        return any(file.path == str(path) for file in psutil.Process(pid).open_files())
+    except psutil.Error:
+        return False
