@@ -1,0 +1,1 @@
+"""The figures clawq promises, measured where this runs: `make bench`. Each module is one figure."""

@@ -1,0 +1,128 @@
+"""What the figures share: an empty queue, whole processes timed, medians with spread, one aligned table."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+BIN = Path(sys.executable).parent
+CLAWQ = str(BIN / "clawq")
+
+
+class Row(NamedTuple):
+    """One line of the table. ``ratio`` is to the figure's reference; ``good`` None: no target of ours."""
+
+    what: str
+    value: str
+    spread: str = ""
+    ratio: str = ""
+    target: str = ""
+    good: bool | None = None
+
+
+def median(values: Sequence[float]) -> float:
+    return percentile(values, 50)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` percent lie, between neighbours by proportion."""
+    ordered = sorted(values)
+    position = (len(ordered) - 1) * share / 100
+    low = int(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def milliseconds(values: Sequence[float]) -> tuple[str, str]:
+    """Median and middle half of seconds, as text in ms."""
+    return (
+        f"{median(values) * 1000:.1f} ms",
+        f"{percentile(values, 25) * 1000:.1f} to {percentile(values, 75) * 1000:.1f}",
+    )
+
+
+def rates(values: Sequence[float]) -> tuple[str, str]:
+    """Median and range of jobs a second, as text."""
+    return f"{median(values):,.0f} /s", f"{min(values):,.0f} to {max(values):,.0f}"
+
+
+@contextmanager
+def empty_home(config: str = "") -> Iterator[dict[str, str]]:
+    """A queue of its own in a temporary folder; yields the environment that names it."""
+    folder = Path(tempfile.mkdtemp(prefix="cq-bench-", dir="/tmp"))
+    try:
+        home = folder / "q"
+        home.mkdir(mode=0o700)
+        if config:
+            (home / "clawq.toml").write_text(config)
+        # A bare environment, as cron would give: what a shell exports must not change the figures.
+        yield {
+            "CLAWQ_HOME": str(home),
+            "HOME": str(folder),
+            "PATH": f"{BIN}:/usr/local/bin:/usr/bin:/bin",
+            "LC_ALL": "C",
+        }
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def supervisor(env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A live `clawq run` that is ready; ended, with its agents, on the way out."""
+    log = Path(env["HOME"]) / "run.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [CLAWQ, "run"], env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+    try:
+        sock = Path(env["CLAWQ_HOME"]) / "clawq.sock"
+        deadline = time.monotonic() + 10
+        while not sock.exists():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"clawq run did not come up: {log.read_text()}")
+            time.sleep(0.02)
+        yield process
+    finally:
+        subprocess.run([CLAWQ, "stop", "--now"], env=env, capture_output=True)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def whole_process(argv: Sequence[str], env: dict[str, str]) -> float:
+    """Seconds from spawn to collected end. A failing process ends the benchmark: its time means nothing."""
+    nowhere = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
+    began = time.perf_counter()
+    pid = os.posix_spawn(argv[0], list(argv), env, file_actions=nowhere)
+    _, status = os.waitpid(pid, 0)
+    took = time.perf_counter() - began
+    if status != 0:
+        raise SystemExit(f"{' '.join(argv)} exited {os.waitstatus_to_exitcode(status)}")
+    return took
+
+
+def table(title: str, rows: Sequence[Row]) -> str:
+    """The rows with aligned columns, ready to print."""
+    cells = [("", "median", "spread", "ratio", "target", "")]
+    for row in rows:
+        verdict = "" if row.good is None else "held" if row.good else "MISSED"
+        cells.append((row.what, row.value, row.spread, row.ratio, row.target, verdict))
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    lines = [title]
+    for line in cells:
+        texts = [
+            text.ljust(width) if column == 0 else text.rjust(width)
+            for column, (text, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        lines.append(("  " + "  ".join(texts)).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,131 @@
+"""How many jobs of `true` a second, from the first start to the last recorded outcome?
+
+Eight at a time everywhere. clawq's jobs wait in the queue already, written by one `enqueue --batch`;
+task-spooler has no such thing, so its figure is add-and-run; GNU parallel and xargs read their jobs from a
+file and record nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from benchmarks import measure
+from benchmarks.measure import CLAWQ, Row
+
+JOBS = 2000
+ROUNDS = 3
+AT_ONCE = 8
+TARGET = 1.3
+"""At least so many times GNU parallel."""
+
+TITLE = f"{JOBS:,} jobs of `true`, {AT_ONCE} at a time, median of {ROUNDS} rounds taken in turns"
+
+CONFIG = f"""\
+[limits]
+max_running = {AT_ONCE}
+max_queued = {JOBS * 2}
+max_queued_per_tenant = {JOBS * 2}
+"""
+
+
+def run() -> list[Row]:
+    rates: dict[str, list[float]] = {
+        name: []
+        for name in (
+            "xargs -P",
+            "GNU parallel",
+            "task-spooler, add and run",
+            "clawq",
+            "clawq, with its start and end",
+        )
+    }
+    for _ in range(ROUNDS):
+        with measure.empty_home() as env:
+            lines = Path(env["HOME"]) / "lines"
+            lines.write_text("".join(f"{number}\n" for number in range(JOBS)))
+            _add(rates["xargs -P"], _xargs(env, lines))
+            _add(rates["GNU parallel"], _parallel(env, lines))
+            _add(rates["task-spooler, add and run"], _tsp(env))
+        with measure.empty_home(CONFIG) as env:
+            recorded, whole = _clawq(env)
+            rates["clawq"].append(recorded)
+            rates["clawq, with its start and end"].append(whole)
+    parallel = measure.median(rates["GNU parallel"]) if rates["GNU parallel"] else None
+    rows = []
+    for name, values in rates.items():
+        if not values:
+            rows.append(Row(name, "not installed"))
+            continue
+        ratio = measure.median(values) / parallel if parallel else None
+        row = Row(name, *measure.rates(values), f"{ratio:.2f} x" if ratio else "")
+        if name == "clawq":
+            row = row._replace(target=f">= {TARGET} x", good=None if ratio is None else ratio >= TARGET)
+        rows.append(row)
+    return rows
+
+
+def _add(values: list[float], seconds: float | None) -> None:
+    if seconds is not None:
+        values.append(JOBS / seconds)
+
+
+def _seconds(argv: list[str], env: dict[str, str], stdin: Path | None = None) -> float:
+    with (stdin or Path("/dev/null")).open("rb") as source:
+        began = time.perf_counter()
+        subprocess.run(argv, env=env, stdin=source, capture_output=True, check=True)
+        return time.perf_counter() - began
+
+
+def _xargs(env: dict[str, str], lines: Path) -> float | None:
+    program = shutil.which("xargs")
+    return _seconds([program, "-P", str(AT_ONCE), "-n", "1", "true"], env, lines) if program else None
+
+
+def _parallel(env: dict[str, str], lines: Path) -> float | None:
+    program = shutil.which("parallel")
+    if program is None:
+        return None
+    # Without this file it prints how it wants to be cited, and waits.
+    cited = Path(env["HOME"]) / ".parallel" / "will-cite"
+    cited.parent.mkdir(exist_ok=True)
+    cited.touch()
+    return _seconds([program, "-j", str(AT_ONCE), "true"], env, lines)
+
+
+def _tsp(env: dict[str, str]) -> float | None:
+    program = shutil.which("tsp")
+    if program is None:
+        return None
+    env = {**env, "TS_SOCKET": str(Path(env["HOME"]) / "ts"), "TMPDIR": env["HOME"], "TS_MAXFINISHED": "10"}
+    subprocess.run([program, "-S", str(AT_ONCE)], env=env, capture_output=True, check=True)
+    try:
+        # The last one started is not the last one to end: wait for every slot to be free.
+        loop = f'i=0; while [ $i -lt {JOBS} ]; do "$0" -n true; i=$((i+1)); done; "$0" -nf -N {AT_ONCE} true'
+        return _seconds(["/bin/sh", "-c", loop, program], env)
+    finally:
+        subprocess.run([program, "-K"], env=env, capture_output=True)
+
+
+def _clawq(env: dict[str, str]) -> tuple[float, float]:
+    """Jobs a second from the first claim to the last recorded end, and by the supervisor's whole process."""
+    batch = Path(env["HOME"]) / "batch"
+    batch.write_text('{"command": ["true"]}\n' * JOBS)
+    subprocess.run([CLAWQ, "enqueue", "--batch", str(batch)], env=env, capture_output=True, check=True)
+    whole = _seconds([CLAWQ, "run", "--until-idle"], env)
+    import apsw
+
+    db = apsw.Connection(str(Path(env["CLAWQ_HOME"]) / "clawq.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    ended, first, last = db.execute(
+        "SELECT count(*), min(claimed_at), max(ended_at) FROM attempts WHERE outcome = 'succeeded'"
+    ).fetchall()[0]
+    db.close()
+    if ended != JOBS or not isinstance(first, int) or not isinstance(last, int):
+        raise SystemExit(f"clawq recorded {ended} of {JOBS} jobs")
+    return JOBS / ((last - first) / 1000), JOBS / whole
+
+
+if __name__ == "__main__":
+    print(measure.table(TITLE, run()))
