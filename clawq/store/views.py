@@ -1,0 +1,302 @@
+"""What owners look at, in the shapes that ``--json`` prints; times are epoch milliseconds here.
+
+Everything is read in one snapshot and is flat in the number of jobs: counts come from `tally`, rows
+from the first entries of an index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from clawq import job
+from clawq.errors import NoSuchJob
+from clawq.store import sqlfile
+from clawq.store.connection import dicts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    import apsw
+
+    from clawq.settings import Settings
+
+_SQL = sqlfile.load("views")
+
+Row = dict[str, "Any"]
+
+
+class Snapshot:
+    """``with Snapshot(db):`` every read inside sees the same moment."""
+
+    __slots__ = ("_db",)
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN")
+
+    def __exit__(self, *_: object) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+
+_ROW_QUERY = {
+    job.QUEUED: "longest_queued",
+    job.SCHEDULED: "next_due",
+    job.HELD: "set_aside",
+    job.UNKNOWN: "set_aside",
+    job.STARTING: "under_way",
+    job.RUNNING: "under_way",
+    job.WAITING: "under_way",
+    **dict.fromkeys(job.ENDED, "latest_ended"),
+}
+
+
+def status(db: apsw.Connection, settings: Settings, now: int) -> Row:
+    """What ``status`` says of the queue: ``counts``, ``depth``, ``running``, ``waiting_on``, ``refused``,
+    ``resources``, and ``pauses`` besides.
+
+    A row of ``running`` also carries ``log`` (the file's bare name), ``exclusive`` and ``cancel_at``.
+    """
+    with Snapshot(db):
+        running = [_running(row, now) for row in dicts(db.execute(_SQL["active"]))]
+        return {
+            "counts": counts(db),
+            "depth": _depth(db, now),
+            "running": running,
+            "waiting_on": _waiting_on(db, now),
+            "refused": dicts(db.execute(_SQL["refusals"])),
+            "resources": _resources(settings, running),
+            "pauses": pauses(db),
+        }
+
+
+def counts(db: apsw.Connection) -> dict[str, int]:
+    """{state: jobs}, every state named, zeros too."""
+    found: dict[str, int] = dict.fromkeys(job.STATES, 0)
+    found.update({row["state"]: row["n"] for row in dicts(db.execute(_SQL["counts"]))})
+    return found
+
+
+def kinds_seen(db: apsw.Connection) -> list[str]:
+    """Kinds that have jobs, whether or not they are still configured."""
+    return [str(kind) for (kind,) in db.execute(_SQL["kinds_seen"]).fetchall()]
+
+
+def pauses(db: apsw.Connection) -> list[Row]:
+    """[{scope, name, since}]; a band by its name, ``''`` for everything."""
+    rows: list[Row] = dicts(db.execute(_SQL["pauses"]))
+    for row in rows:
+        if row["scope"] == "band":
+            row["name"] = job.BANDS[int(row["name"])]
+    return rows
+
+
+def _depth(db: apsw.Connection, now: int) -> list[Row]:
+    return [
+        {
+            "tenant": row["tenant"],
+            "band": job.BANDS[row["band"]],
+            "kind": row["kind"],
+            "queued": row["queued"],
+            "oldest_age_s": _seconds(now, row["oldest_at"]),
+        }
+        for row in dicts(db.execute(_SQL["depth"]))
+    ]
+
+
+def _running(row: Row, now: int) -> Row:
+    started = row["started_at"] or row["claimed_at"]
+    return {
+        "job_id": row["job_id"],
+        "kind": row["kind"],
+        "state": row["state"],
+        "tenant": row["tenant"],
+        "attempt": row["attempt"],
+        "pid": row["pid"],
+        "age_s": _seconds(now, started),
+        "lease_left_s": round((row["lease_until"] - now) / 1000, 1),
+        "beat_age_s": _seconds(now, row["lease_until"] - row["lease_ms"]),
+        "quiet_s": None,
+        "needs": names(row["needs"]),
+        "log": row["log"],
+        "exclusive": row["exclusive"],
+        "cancel_at": row["cancel_at"],
+    }
+
+
+def _resources(settings: Settings, running: list[Row]) -> dict[str, Row]:
+    found: dict[str, Row] = {
+        name: {"in_use": 0, "limit": resource.limit, "cooldown_s": None}
+        for name, resource in sorted(settings.resources.items())
+    }
+    for row in running:
+        for name in row["needs"]:
+            # A resource may have left the configuration while a job still holds it.
+            found.setdefault(name, {"in_use": 0, "limit": 0, "cooldown_s": None})["in_use"] += 1
+    return found
+
+
+def _waiting_on(db: apsw.Connection, now: int) -> list[Row]:
+    """Every reason with the number of queued jobs it keeps back, the most first."""
+    found: dict[str, Row] = {}
+    parked: dict[tuple[Any, ...], int] = {}
+    for name in [row["name"] for row in dicts(db.execute(_SQL["parked_names"]))]:
+        behind = dicts(db.execute(_SQL["parked_behind"], (name,)))
+        for row in behind:
+            parked[_lane(row)] = parked.get(_lane(row), 0) + row["n"]
+        found[f"exclusive:{name}"] = {"jobs": sum(row["n"] for row in behind), "retry_at": None}
+    for row in dicts(db.execute(_SQL["refused_lanes"])):
+        # A lane's tally counts those parked beside it too; they have a reason of their own.
+        jobs = row["n"] - parked.get(_lane(row), 0)
+        if jobs <= 0:
+            continue
+        entry = found.setdefault(row["reason"], {"jobs": 0, "retry_at": None})
+        entry["jobs"] += jobs
+        if row["retry_at"] is not None:
+            entry["retry_at"] = min(entry["retry_at"] or row["retry_at"], row["retry_at"])
+    return [
+        {
+            "reason": reason,
+            "jobs": entry["jobs"],
+            "retry_after_s": None
+            if entry["retry_at"] is None
+            else max(0, round((entry["retry_at"] - now) / 1000)),
+        }
+        for reason, entry in sorted(found.items(), key=lambda item: (-item[1]["jobs"], item[0]))
+    ]
+
+
+def _lane(row: Row) -> tuple[Any, ...]:
+    return (row["band"], row["tenant"], row["kind"], row["needs"])
+
+
+def job_list(
+    db: apsw.Connection,
+    settings: Settings,
+    *,
+    state: str | None = None,
+    kind: str | None = None,
+    tenant: str | None = None,
+    limit: int = 50,
+) -> list[Row]:
+    """Job rows, at most `limit`: the longest waiting first for queued, the next due first for scheduled,
+    in order for held and unknown, the latest first for all else."""
+    wanted = {"state": state, "kind": kind, "tenant": tenant, "limit": limit}
+    with Snapshot(db):
+        total = dicts(db.execute(_SQL["matching"], wanted))[0]["n"]
+        wanted["limit"] = min(limit, total)
+        if not wanted["limit"]:
+            return []
+        query = "newest" if state is None else _ROW_QUERY[state]
+        return _rows(db, settings, [row["id"] for row in dicts(db.execute(_SQL[query], wanted))])
+
+
+def _rows(db: apsw.Connection, settings: Settings, ids: list[Any]) -> list[Row]:
+    return [_row(row, settings) for row in dicts(db.execute(_SQL["rows"], (json.dumps(ids),)))]
+
+
+def _row(row: Row, settings: Settings) -> Row:
+    """A job row; what the job leaves to its kind is shown as the kind has it now."""
+    band = job.BANDS[row["band"]]
+    kind = settings.kind(row["kind"], band)
+    row["band"] = band
+    row["needs"] = names(row["needs"])
+    row["command"] = kind.command if row["command"] is None else json.loads(row["command"])
+    if row["max_attempts"] is None:
+        row["max_attempts"] = kind.max_attempts
+    return row
+
+
+def names(needs: str) -> list[str]:
+    """The resources in a `needs` column."""
+    return needs.split(",") if needs else []
+
+
+def state_of(db: apsw.Connection, job_id: int) -> str:
+    """Raises NoSuchJob."""
+    found = db.execute(_SQL["state"], (job_id,)).fetchall()
+    if not found:
+        raise NoSuchJob(job_id)
+    return str(found[0][0])
+
+
+def states_of(db: apsw.Connection, job_ids: list[int]) -> dict[int, str]:
+    """{id: state}; ids that do not exist are left out."""
+    rows = dicts(db.execute(_SQL["states"], (json.dumps(job_ids),)))
+    return {row["id"]: row["state"] for row in rows}
+
+
+def show(db: apsw.Connection, settings: Settings, logs: str, job_id: int) -> Row:
+    """The document of ``show --json``; `logs` is the folder that log names are relative to.
+
+    Raises NoSuchJob.
+    """
+    with Snapshot(db):
+        rows = _rows(db, settings, [job_id])
+        if not rows:
+            raise NoSuchJob(job_id)
+        return {
+            "job": rows[0],
+            "attempts": [
+                {
+                    "number": row["number"],
+                    "started_at": row["started_at"],
+                    "ended_at": row["ended_at"],
+                    "outcome": row["outcome"],
+                    "exit_code": row["exit_code"],
+                    "signal": row["signal"],
+                    "error_class": row["error_class"],
+                    "error": row["error"],
+                    "resource": row["resource"],
+                    "peak_mb": row["peak_mb"],
+                    "peak_procs": row["peak_procs"],
+                    "log": os.path.join(logs, row["log"]),
+                }
+                for row in attempts(db, job_id)
+            ],
+            "deferrals": deferrals(db, job_id),
+            "retries": {row["reason"]: row["n"] for row in dicts(db.execute(_SQL["retries"], (job_id,)))},
+            "events": dicts(db.execute(_SQL["events"], (job_id,))),
+            "effects": [],
+            "children": [],
+            "result": None,
+        }
+
+
+def more(db: apsw.Connection, job_id: int) -> Row:
+    """What a person is shown besides the row: exclusive, payload (text), reason, changed_at and others."""
+    rows = dicts(db.execute(_SQL["more"], (job_id,)))
+    if not rows:
+        raise NoSuchJob(job_id)
+    return rows[0]
+
+
+def attempts(db: apsw.Connection, job_id: int) -> list[Row]:
+    """Every attempt of the job in order, columns as in the database."""
+    return dicts(db.execute(_SQL["attempts"], (job_id,)))
+
+
+def deferrals(db: apsw.Connection, job_id: int) -> list[Row]:
+    """[{reason, count, first_at, last_at}], the latest first."""
+    return dicts(db.execute(_SQL["deferrals"], (job_id,)))
+
+
+def tails(db: apsw.Connection, job_ids: list[int]) -> dict[int, str]:
+    """{id: the last lines its last attempt wrote}; jobs that wrote nothing are left out."""
+    rows = dicts(db.execute(_SQL["tails"], (json.dumps(job_ids),)))
+    return {row["job_id"]: row["output_tail"] for row in rows if row["output_tail"]}
+
+
+def deaths(db: apsw.Connection, since: int, kind: str | None = None) -> list[tuple[str, int]]:
+    """(kind, ended_at) of jobs that died since then, the latest first, ten thousand at most."""
+    rows = dicts(db.execute(_SQL["deaths"], {"since": since, "kind": kind}))
+    return [(row["kind"], row["ended_at"]) for row in rows]
+
+
+def _seconds(later: int | None, earlier: int | None) -> float | None:
+    # A clock set back must not show an age below zero.
+    return None if later is None or earlier is None else max(0.0, round((later - earlier) / 1000, 1))
