@@ -1,0 +1,219 @@
+"""From clawq.toml to the body that the database keeps, or to everything that is wrong with it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from clawq import placeholders
+from clawq.config import problems
+from clawq.config.lines import Path, key_lines, line_of
+from clawq.config.models import BUILT_IN_RESOURCES, ClawqToml, Kind
+from clawq.config.problems import Problem, dotted, quoted
+from clawq.errors import ConfigError
+from clawq.job import DEFAULT_KIND
+
+MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What became of a file: a `body`, or else `problems`; `raw` and `lines` are empty if it is not TOML."""
+
+    path: str
+    body: dict[str, Any] | None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    raw: Mapping[str, Any] = field(default_factory=dict)
+    lines: Mapping[Path, int] = field(default_factory=dict)
+
+    def error(self) -> ConfigError:
+        """The first problem, and how many more there are."""
+        first, *more = self.problems
+        fix = first.fix
+        if more:
+            fix = f"{fix} (and {len(more)} more: clawq config check)".lstrip()
+        return ConfigError(first.where_and_what(self.path), fix)
+
+
+def check_file(path: str) -> Checked:
+    """Read and check `path`; a file that is not there is an empty one."""
+    try:
+        text = _read(path)
+    except _Unreadable as error:
+        return Checked(path, None, (error.problem,))
+    return check_text(text, path)
+
+
+def check_text(text: str, path: str) -> Checked:
+    """Check the `text` of the file at `path`, whose folder relative paths count from."""
+    try:
+        raw = tomllib.loads(text)
+        lines = key_lines(text)
+    except RecursionError:
+        return Checked(path, None, (Problem(0, "", "nested too deep", "three levels are all there is"),))
+    except ValueError as error:
+        return Checked(path, None, (problems.of_syntax(error, text),))
+    found: list[Problem] = []
+    file = None
+    try:
+        file = ClawqToml.model_validate(raw)
+    except ValidationError as error:
+        found = [problems.of_value(each, lines) for each in error.errors(include_url=False)]
+    known_bad = {problem.key for problem in found}
+    found += (each for each in _across(raw, lines) if each.key not in known_bad)
+    if file is None or found:
+        return Checked(path, None, tuple(sorted(found, key=lambda each: each.line)), (), raw, lines)
+    body = _body(file, os.path.dirname(path))
+    return Checked(path, body, (), tuple(_warnings(body, lines)), raw, lines)
+
+
+def dump(body: Mapping[str, Any]) -> str:
+    """The body as the database and default_config.json have it: JSON, one section a line."""
+    sections = (
+        f"{json.dumps(name)}:{json.dumps(section, ensure_ascii=False, separators=(',', ':'))}"
+        for name, section in body.items()
+    )
+    return "{" + ",\n".join(sections) + "}\n"
+
+
+def compiled_name(name: str, model: type[BaseModel]) -> str:
+    """``lease`` is ``lease_ms`` in the body."""
+    return f"{name}_ms" if problems.expects(model.model_fields[name]).ms else name
+
+
+class _Unreadable(Exception):
+    def __init__(self, what: str, fix: str, line: int = 0) -> None:
+        super().__init__(what)
+        self.problem = Problem(line, "", what, fix)
+
+
+def _read(path: str) -> str:
+    try:
+        # A pipe under this name must not hold up every producer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            mode = os.fstat(descriptor).st_mode
+            if not stat.S_ISREG(mode):
+                what = "a folder" if stat.S_ISDIR(mode) else "not a plain file"
+                raise _Unreadable(what, "clawq.toml has to be a file: move it away")
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise _Unreadable(f"cannot be read ({error.strerror})", "check its owner and mode") from None
+        if os.path.islink(path):
+            raise _Unreadable("a link to nothing", "mend or remove it") from None
+        return ""
+    if len(content) > MAX_BYTES:
+        raise _Unreadable("larger than 1 MiB", "this is hardly a clawq.toml")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise _Unreadable("UTF-16 text", "save it as UTF-8")
+    if content.startswith(b"\xef\xbb\xbf"):
+        raise _Unreadable("begins with a byte order mark", "save it as UTF-8 without one", 1)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise _Unreadable("not UTF-8 text", "save it as UTF-8", line) from None
+
+
+def _across(raw: Mapping[str, Any], lines: dict[Path, int]) -> Iterator[Problem]:
+    """What one value alone does not show. Looks at the raw file, so that one error hides no other."""
+    resources = {str(path[1]): (path, table) for path, table in _tables(raw, "resources")}
+    for name, (path, table) in resources.items():
+        if "limit" not in table and name not in BUILT_IN_RESOURCES:
+            fix = "expected a whole number, at least 1"
+            yield Problem(line_of(lines, path), dotted((*path, "limit")), "missing", fix)
+    known = sorted({*BUILT_IN_RESOURCES, *resources})
+    for path, table in _tables(raw, "bands", "kinds"):
+        needs = table.get("needs")
+        for index, name in enumerate(needs if isinstance(needs, list) else ()):
+            if isinstance(name, str) and name not in known:
+                line = line_of(lines, (*path, "needs", index))
+                what = f"no resource {quoted(name)}"
+                yield Problem(line, dotted((*path, "needs")), what, problems.near(name, known))
+
+
+def _tables(raw: Mapping[str, Any], *sections: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    for section in sections:
+        tables = raw.get(section)
+        if isinstance(tables, dict):
+            yield from (((section, name), each) for name, each in tables.items() if isinstance(each, dict))
+
+
+def _body(file: ClawqToml, folder: str) -> dict[str, Any]:
+    limits = _keys(file.limits)
+    if limits["max_running_per_tenant"] is None:
+        limits["max_running_per_tenant"] = limits["max_running"]
+    resources: dict[str, dict[str, Any]] = {
+        name: {"limit": limit, "min_free_mb": None} for name, limit in BUILT_IN_RESOURCES.items()
+    }
+    for name, resource in file.resources.items():
+        resources.setdefault(name, {"min_free_mb": None}).update(_keys(resource, written=True))
+    kinds: dict[str, dict[str, Any]] = {DEFAULT_KIND: {}}
+    kinds |= {name: _keys(kind, written=True) for name, kind in file.kinds.items()}
+    bands = {name: _keys(band, written=True) for name, band in file.bands.items()}
+    for table in (*kinds.values(), *bands.values()):
+        if "env_file" in table:
+            table["env_file"] = os.path.join(folder, table["env_file"])
+    return {
+        "limits": limits,
+        "host": _keys(file.host),
+        "resources": dict(sorted(resources.items())),
+        "env": dict(file.env),
+        "bands": bands,
+        "tenants": {name: _keys(tenant, written=True) for name, tenant in file.tenants.items()},
+        "kinds": kinds,
+        "kind_defaults": {key: value for key, value in _keys(Kind()).items() if value not in (None, {})},
+    }
+
+
+def _keys(table: BaseModel, written: bool = False) -> dict[str, Any]:
+    """The compiled keys of `table`: all of them, or those that the file has."""
+    names = table.model_fields_set if written else ()
+    return {
+        compiled_name(name, type(table)): getattr(table, name)
+        for name in type(table).model_fields
+        if not written or name in names
+    }
+
+
+def _warnings(body: Mapping[str, Any], lines: dict[Path, int]) -> Iterator[Problem]:
+    """What is allowed and yet hardly meant."""
+    tables: list[tuple[Path, Mapping[str, Any]]] = [((), body)]
+    tables += (
+        ((section, name), each) for section in ("bands", "kinds") for name, each in body[section].items()
+    )
+    for path, table in tables:
+        for index, name in placeholders.in_shell_script(table.get("command", ())):
+            yield Problem(
+                line_of(lines, (*path, "command", index)),
+                dotted((*path, "command")),
+                f"the shell reads {{{name}}} inside a -c script as code",
+                f'write "$1" there and append "sh", "{{{name}}}" to the list',
+            )
+        search = table.get("env", {}).get("PATH", "")
+        if "~" in search or "$" in search:
+            at = (*path, "env", "PATH")
+            yield Problem(line_of(lines, at), dotted(at), "~ and $ are not expanded", "write whole paths")
+        if "env_file" in table:
+            at = (*path, "env_file")
+            fault = _env_file_fault(table["env_file"])
+            if fault:
+                yield Problem(line_of(lines, at), dotted(at), *fault)
+
+
+def _env_file_fault(file: str) -> tuple[str, str] | None:
+    try:
+        mode = os.stat(file).st_mode
+    except OSError as error:
+        return f"{file} cannot be read ({error.strerror})", "its jobs cannot start until it is there"
+    return (f"{file} may be read by others", "chmod 600 it") if mode & 0o077 else None

@@ -1,0 +1,297 @@
+"""What may stand in clawq.toml: every key with its type, default and meaning.
+
+The checks, ``config init``, ``config show`` and docs/configuration.md are all made from these models.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+
+from clawq import options, placeholders, when
+from clawq.errors import UsageError
+from clawq.job import BANDS
+
+BUILT_IN_RESOURCES = {"browser": 2, "local_model": 1, "shell": 4}
+HEARTBEATS = ("process", "output", "agent")
+MOST = 1_000_000_000
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):[0-5][0-9]")
+
+
+class Expects:
+    """What a person should have written, for errors and the reference; `ms` marks a compiled duration."""
+
+    def __init__(self, text: str, ms: bool = False) -> None:
+        self.text = text
+        self.ms = ms
+
+
+class Said(ValueError):
+    """A check that says more than "expected ..."; `index` is the item of a list that it is about."""
+
+    def __init__(self, what: str, fix: str = "", index: int | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.fix = fix
+        self.index = index
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError
+    return value
+
+
+def _duration(value: object) -> int:
+    try:
+        return when.duration(_text(value))
+    except UsageError:
+        raise ValueError from None
+
+
+def _some_time(value: object) -> int:
+    length = _duration(value)
+    if length < 1000:
+        raise ValueError
+    return length
+
+
+def _timeout(value: object) -> int:
+    return 0 if value == "none" else _some_time(value)
+
+
+def _moment(value: object) -> str:
+    text = _text(value)
+    if not _CLOCK.fullmatch(text):
+        _some_time(text)
+    return text
+
+
+def _gate(least: int) -> PlainValidator:
+    def check(value: object) -> int | str:
+        if value == "off":
+            return "off"
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
+            raise ValueError
+        return value
+
+    return PlainValidator(check)
+
+
+def _one_of(what: str, names: Sequence[str]) -> PlainValidator:
+    def check(value: object) -> str:
+        text = _text(value)
+        if text not in names:
+            raise Said(f"no such {what} {text!a}", f"{options.near(text, names)}one of {', '.join(names)}")
+        return text
+
+    return PlainValidator(check)
+
+
+def _name(value: object) -> str:
+    text = _text(value)
+    if not _NAME.fullmatch(text):
+        raise Said("not a name", "letters, digits and . _ : - are possible, a letter or digit first")
+    return text
+
+
+def _kind_name(value: object) -> str:
+    if value == "ask":
+        raise Said("this kind is clawq's own", "choose another name")
+    return _name(value)
+
+
+def _variable(value: object) -> str:
+    text = _text(value)
+    if not _VARIABLE.fullmatch(text):
+        raise Said("not a variable's name", "letters, digits and _ are possible, no digit first")
+    if text.startswith("CLAWQ_"):
+        raise Said("clawq sets this variable itself", "choose another name")
+    return text
+
+
+def _names(value: object) -> list[str]:
+    if not isinstance(value, list):
+        raise ValueError
+    return sorted({_name(each) for each in value})
+
+
+def _command(value: object) -> list[str]:
+    if not isinstance(value, list) or not value or not value[0]:
+        raise ValueError
+    for index, argument in enumerate(value):
+        for name in placeholders.used(_text(argument)):
+            if not placeholders.is_known(name):
+                there_are = ", ".join(f"{{{each}}}" for each in placeholders.NAMES)
+                fix = f"{options.near(name, placeholders.NAMES)}there are {there_are}"
+                raise Said(f"unknown placeholder {{{name}}}", fix, index)
+            if index == 0:
+                raise Said(
+                    f"{{{name}}} as the program", "name the program, placeholders come after it", index
+                )
+    return value
+
+
+def _path(value: object) -> str:
+    path = os.path.expanduser(_text(value))
+    if not path or path.startswith("~"):
+        raise ValueError
+    return path
+
+
+def _key(default: Any, meaning: str, *, shown: str = "", example: Any = None) -> Any:
+    """A field. `shown` stands for a default that is worked out; `example` for a key without one."""
+    return Field(
+        default,
+        validate_default=default is not None,
+        description=meaning,
+        json_schema_extra={"shown": shown, "example": example},
+    )
+
+
+Positive = Annotated[int, Field(ge=1, le=MOST), Expects("a whole number, at least 1")]
+NotNegative = Annotated[int, Field(ge=0, le=MOST), Expects("a whole number, at least 0")]
+Attempts = Annotated[
+    int, Field(ge=1, le=options.ATTEMPTS_MAX), Expects(f"a whole number, 1 to {options.ATTEMPTS_MAX}")
+]
+Points = Annotated[
+    int,
+    Field(ge=-options.PRIORITY_MAX, le=options.PRIORITY_MAX),
+    Expects(f"a whole number, {-options.PRIORITY_MAX} to {options.PRIORITY_MAX}"),
+]
+Duration = Annotated[
+    int, PlainValidator(_duration), Expects('a duration such as "90s", "10m", "2h" or "1d"', ms=True)
+]
+SomeTime = Annotated[
+    int, PlainValidator(_some_time), Expects('a duration of "1s" or more, such as "10m" or "2h"', ms=True)
+]
+Timeout = Annotated[
+    int, PlainValidator(_timeout), Expects('a duration of "1s" or more, such as "30m", or "none"', ms=True)
+]
+Moment = Annotated[
+    str, PlainValidator(_moment), Expects('a duration such as "10m", or a time of day such as "12:00"')
+]
+ProcsGate = Annotated[int | str, _gate(1), Expects('a whole number, at least 1, or "off"')]
+MemoryGate = Annotated[int | str, _gate(0), Expects('a whole number, at least 0, or "off"')]
+Band = Annotated[str, _one_of("band", BANDS), Expects('a band such as "bulk"')]
+Heartbeat = Annotated[str, _one_of("heartbeat", HEARTBEATS), Expects('"process", "output" or "agent"')]
+OnLost = Annotated[str, _one_of("choice", ("retry", "unknown")), Expects('"retry" or "unknown"')]
+Names = Annotated[list[str], PlainValidator(_names), Expects('a list of resources such as ["browser"]')]
+Command = Annotated[
+    list[str],
+    PlainValidator(_command),
+    Expects('a list such as ["site-qa", "--payload", "{payload_file}"]'),
+]
+VariableName = Annotated[str, PlainValidator(_variable)]
+VariableText = Annotated[str, PlainValidator(_text), Expects("text in quotes")]
+Env = Annotated[
+    dict[VariableName, VariableText], Expects('a table of texts such as { NODE_ENV = "production" }')
+]
+FilePath = Annotated[str, PlainValidator(_path), Expects('a path such as "~/.config/agents.env"')]
+Name = Annotated[str, PlainValidator(_name)]
+BandName = Annotated[str, _one_of("band", BANDS)]
+KindName = Annotated[str, PlainValidator(_kind_name)]
+
+
+class Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Limits(Table):
+    """How much runs and waits at once."""
+
+    max_running: Positive = _key(8, "jobs running at once")
+    max_running_per_tenant: Positive | None = _key(None, "of them one tenant's", shown="max_running")
+    max_queued: Positive = _key(1000, "jobs accepted and not started: queued, scheduled and held")
+    max_queued_per_tenant: Positive = _key(500, "of them one tenant's")
+    max_held: NotNegative = _key(50, "jobs waiting for a person at once")
+    retention: SomeTime = _key("30d", "how long ended jobs and their logs are kept")
+
+
+class Host(Table):
+    """What is asked of the machine before every start."""
+
+    max_user_procs: ProcsGate | None = _key(
+        None,
+        "no start while the account has so many processes",
+        shown="75% of the account's ceiling",
+        example=550,
+    )
+    min_free_mb: MemoryGate = _key(512, "no start while less memory is free, in MB")
+    retry_after: SomeTime = _key("60s", "how long a refusal by the host is worth waiting for")
+
+
+class Resource(Table):
+    """A named semaphore: a job holds one slot of each resource it needs while it runs."""
+
+    limit: Positive | None = _key(None, "slots", example=2)
+    min_free_mb: NotNegative | None = _key(None, "a memory floor of its own, on top of [host]", example=1024)
+
+
+class Tenant(Table):
+    """One tenant's own limits."""
+
+    max_running: Positive | None = _key(
+        None, "jobs running at once", shown="limits.max_running_per_tenant", example=3
+    )
+    max_queued: Positive | None = _key(
+        None, "jobs accepted and not started", shown="limits.max_queued_per_tenant", example=100
+    )
+
+
+class BandDefaults(Table):
+    """Defaults for the kinds of jobs in this band: any key of a kind but ``band``."""
+
+    command: Command | None = _key(
+        None,
+        "what to run when `enqueue` gives no command",
+        example=["site-qa", "--payload", "{payload_file}"],
+    )
+    needs: Names = _key([], "resources held while it runs, one slot of each", example=["browser"])
+    priority: Points = _key(0, "a point is worth a minute of waiting")
+    stale_after: Moment | None = _key(
+        None, "not started by then (a time of day is the next one): `expired`", example="12:00"
+    )
+    deadline: Moment | None = _key(None, "from acceptance to the end; then no retry is left", example="2h")
+    timeout: Timeout = _key("2h", "one attempt's running time")
+    lease: SomeTime = _key("2m", "no sign of life for this long: stalled, and ended")
+    heartbeat: Heartbeat = _key(
+        "process", "the sign of life: a living process, its output, or the agent's heartbeat file"
+    )
+    grace: Duration = _key("10s", "between TERM and KILL")
+    max_attempts: Attempts = _key(3, "attempts before it is `dead`")
+    backoff: Duration = _key("30s", "wait before a retry, doubled each time, jittered 0.8 to 1.2")
+    max_backoff: Duration = _key("1h", "the longest such wait")
+    max_age: SomeTime = _key("1d", "no retry starts later than this after acceptance")
+    max_running: Positive | None = _key(None, "jobs of this kind running at once", example=2)
+    queue_cap: Positive | None = _key(None, "jobs of this kind accepted and not started", example=20)
+    on_lost: OnLost = _key("retry", "after an attempt that did not end by itself: again, or ask a person")
+    env: Env = _key({}, "variables, after [env] and before the job's own", example={"NODE_ENV": "production"})
+    env_file: FilePath | None = _key(
+        None, "lines of K=V, mode 0600; read at each start, never stored", example="~/.config/agents.env"
+    )
+
+
+class Kind(BandDefaults):
+    """A configured type of job."""
+
+    band: Band = _key("normal", "the band of a job that does not say: critical, interactive, normal or bulk")
+
+
+class ClawqToml(Table):
+    """The whole file."""
+
+    limits: Limits = Limits()
+    host: Host = Host()
+    resources: dict[Name, Resource] = {}
+    env: Env = {}
+    bands: dict[BandName, BandDefaults] = {}
+    tenants: dict[Name, Tenant] = {}
+    kinds: dict[KindName, Kind] = {}
