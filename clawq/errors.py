@@ -14,6 +14,8 @@
 The message is one line, ``what is wrong: what to do``; the command line puts ``clawq: `` before it.
 """
 
+from __future__ import annotations
+
 REFUSED_FOR_GOOD = frozenset(
     {"expired", "never_fits", "too_deep", "too_many_descendants", "deadline_passed", "not_allowed"}
 )
@@ -36,7 +38,7 @@ class ClawqError(Exception):
     exit_code = 1
     reason = "error"
 
-    def __init__(self, what, fix=""):
+    def __init__(self, what: str, fix: str = "") -> None:
         self.what = what
         self.fix = fix
         super().__init__(f"{what}: {fix}" if fix else what)
@@ -50,7 +52,7 @@ class UsageError(ClawqError):
 class NoSuchJob(ClawqError):
     reason = "no_such_job"
 
-    def __init__(self, job_id):
+    def __init__(self, job_id: int) -> None:
         self.job_id = job_id
         super().__init__(f"no job {job_id}", "`clawq list` shows the jobs there are")
 
@@ -58,7 +60,7 @@ class NoSuchJob(ClawqError):
 class WrongState(ClawqError):
     reason = "wrong_state"
 
-    def __init__(self, job_id, state, verb, allowed):
+    def __init__(self, job_id: int, state: str, verb: str, allowed: str) -> None:
         self.job_id = job_id
         self.state = state
         super().__init__(f"job {job_id} is {state}", f"only a job that is {allowed} can be {verb}")
@@ -72,7 +74,14 @@ class Refused(ClawqError):
     nothing was accepted, so that asking again cannot make two jobs.
     """
 
-    def __init__(self, reason, what, fix="", retry_after_s=None, safe_to_retry=None):
+    def __init__(
+        self,
+        reason: str,
+        what: str,
+        fix: str = "",
+        retry_after_s: float | None = None,
+        safe_to_retry: bool | None = None,
+    ) -> None:
         self.reason = reason
         self.exit_code = 65 if reason in REFUSED_FOR_GOOD else 75
         self.retry_after_s = retry_after_s

@@ -4,8 +4,14 @@ The usual places are those of platformdirs, worked out here because importing it
 enqueue`` more than everything else it does; the tests hold the two equal on Linux and macOS.
 """
 
+from __future__ import annotations
+
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SOCKET_PATH_MAX = 103
 """Bytes a Unix socket's path may have: macOS has 104 with the closing NUL, Linux 108."""
@@ -16,7 +22,7 @@ class Home:
 
     __slots__ = ("config", "data", "db", "lock", "logs", "run", "sock")
 
-    def __init__(self, config_dir, data_dir, log_dir):
+    def __init__(self, config_dir: str, data_dir: str, log_dir: str) -> None:
         self.config = os.path.join(config_dir, "clawq.toml")
         self.data = data_dir
         self.db = os.path.join(data_dir, "clawq.db")
@@ -26,12 +32,12 @@ class Home:
         self.logs = log_dir
 
     @property
-    def socket_fits(self):
+    def socket_fits(self) -> bool:
         """False when the path is too long for a Unix socket: the supervisor then polls."""
         return len(os.fsencode(self.sock)) <= SOCKET_PATH_MAX
 
 
-def find_home(environ=None, platform=sys.platform):
+def find_home(environ: Mapping[str, str] | None = None, platform: str = sys.platform) -> Home:
     """The Home that this environment names. Works without HOME, PATH or anything else set."""
     environ = os.environ if environ is None else environ
     single = environ.get("CLAWQ_HOME")
@@ -50,12 +56,12 @@ def find_home(environ=None, platform=sys.platform):
     return Home(os.path.join(config, "clawq"), os.path.join(data, "clawq"), logs)
 
 
-def _xdg(environ, name, user, usual):
+def _xdg(environ: Mapping[str, str], name: str, user: str, usual: str) -> str:
     given = environ.get(name, "").strip()
     return given if given.startswith("/") else os.path.join(user, usual)
 
 
-def make_private_dir(path):
+def make_private_dir(path: str) -> None:
     """Create `path` (and parents) with mode 0700; an existing folder is left as it is."""
     if os.path.isdir(path):
         return

@@ -30,9 +30,7 @@ class Spawned(NamedTuple):
     """A descriptor of the attempt file to test its lock with."""
 
 
-def spawn(
-    argv: list[str], cwd: str, env: dict[str, str], attempt_path: str, log_path: str
-) -> Spawned:
+def spawn(argv: list[str], cwd: str, env: dict[str, str], attempt_path: str, log_path: str) -> Spawned:
     """Start `argv` under the attempt file's shell, in a session of its own, output straight into the log.
 
     Raises SpawnFailed (EAGAIN, no memory, no descriptors, disk full) and CannotStart.
@@ -124,11 +122,5 @@ def left_behind(leader: int, token: int, leader_alive: bool) -> list[Process]:
     found = processes.session_of(leader)
     if leader_alive:
         return found
-    return [process for process in found if platform.carries(process.pid, f"CLAWQ_TOKEN={token}") is not False]
-
-
-def strays(known: set[int]) -> dict[int, list[Process]]:
-    """Orphans that came to us as subreaper, with their descendants, by the pid that came; `known` are our shells."""
-    return {
-        pid: processes.descendants_of([pid]) for pid in platform.own_children() if pid not in known
-    }
+    entry = f"CLAWQ_TOKEN={token}"
+    return [process for process in found if platform.carries(process.pid, entry) is not False]

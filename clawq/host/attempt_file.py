@@ -21,7 +21,7 @@ SUFFIX = ".attempt"
 
 
 class Reading(NamedTuple):
-    """What an attempt file says: the shell's pid once the agent was about to run, its exit code once it ended."""
+    """What an attempt file says: the shell's pid once the agent runs, the exit code once it ended."""
 
     exists: bool
     pid: int | None

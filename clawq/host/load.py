@@ -12,7 +12,7 @@ SHARE_OF_CEILING = 0.75
 
 
 class HostSample(NamedTuple):
-    """``user_procs``: processes whose real UID is ours, zombies included; ``free_mb``: available memory, MiB."""
+    """``user_procs``: processes whose real UID is ours, zombies included; ``free_mb``: available MiB."""
 
     user_procs: int | None
     free_mb: int | None

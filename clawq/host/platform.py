@@ -15,6 +15,7 @@ MACOS = sys.platform == "darwin"
 
 _CTL_KERN, _KERN_PROC, _KERN_PROC_PID = 1, 14, 1
 _PR_SET_CHILD_SUBREAPER = 36
+_KQ_FILTER_PROC, _KQ_NOTE_EXIT, _KQ_EV_ADD, _KQ_EV_ONESHOT = -5, 0x80000000, 0x1, 0x10
 
 
 def boot_id() -> str:
@@ -75,7 +76,7 @@ def all_pids() -> list[int]:
 
 
 def own_children(pid: int | None = None) -> list[int]:
-    """The children of `pid` (this process when None), zombies included; empty where that is not cheap to ask."""
+    """The children of `pid` (this process when None), zombies too; empty where that is not cheap to ask."""
     if not LINUX:
         return []
     found = []
@@ -105,41 +106,42 @@ def become_subreaper() -> bool:
     if not LINUX:
         return False
     try:
-        return ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
     except (OSError, AttributeError):
         return False
 
 
 def exit_watch(pid: int) -> int | None:
-    """A descriptor that becomes readable when `pid`, which need not be a child, ends; None if it cannot be had.
+    """A descriptor that becomes readable when `pid`, child or not, ends; None if it cannot be had.
 
     Linux: a pidfd. macOS: a kqueue with one NOTE_EXIT filter.
     """
     try:
         if hasattr(os, "pidfd_open"):
             return os.pidfd_open(pid)
-        import select
-
-        if hasattr(select, "kqueue"):
-            queue = select.kqueue()
-            queue.control(
-                [
-                    select.kevent(
-                        pid, select.KQ_FILTER_PROC, select.KQ_EV_ADD | select.KQ_EV_ONESHOT, select.KQ_NOTE_EXIT
-                    )
-                ],
-                0,
-            )
-            descriptor = os.dup(queue.fileno())
-            queue.close()
-            return descriptor
+        return _kqueue_for(pid)
     except OSError:
         pass
     return None
 
 
+def _kqueue_for(pid: int) -> int | None:
+    import select
+
+    # Through getattr, since a type checker on Linux knows no kqueue.
+    kqueue, kevent = getattr(select, "kqueue", None), getattr(select, "kevent", None)
+    if kqueue is None or kevent is None:
+        return None
+    flags = _KQ_EV_ADD | _KQ_EV_ONESHOT
+    queue = kqueue()
+    queue.control([kevent(pid, _KQ_FILTER_PROC, flags, _KQ_NOTE_EXIT)], 0)
+    descriptor = os.dup(queue.fileno())
+    queue.close()
+    return descriptor
+
+
 def process_ceiling() -> int | None:
-    """How many processes this account may have: the smallest of the kernel's, RLIMIT_NPROC's and the cgroup's."""
+    """How many processes this account may have: the least of the kernel's, RLIMIT_NPROC's, the cgroup's."""
     import resource
 
     ceilings = []
@@ -151,7 +153,9 @@ def process_ceiling() -> int | None:
         if len(raw) >= 4:
             ceilings.append(struct.unpack_from("<i", raw)[0])
     if LINUX:
-        ceilings += [value for value in map(_int_in, ("/proc/sys/kernel/pid_max", _cgroup_pids_max())) if value]
+        ceilings += [
+            value for value in map(_int_in, ("/proc/sys/kernel/pid_max", _cgroup_pids_max())) if value
+        ]
     return min(ceilings, default=None)
 
 

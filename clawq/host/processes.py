@@ -99,7 +99,7 @@ def all_stopped(processes: list[Process]) -> bool:
 
 def reap() -> set[int]:
     """Collect every child that ended; their pids. Their exit codes are in the attempt files."""
-    ended = set()
+    ended: set[int] = set()
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)

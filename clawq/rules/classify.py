@@ -31,9 +31,8 @@ def by_exit_code(exit_code: int) -> End:
         return End("succeeded", None, 0, None, charged=True, own_word=True, error=None)
     if exit_code in SIGNAL_EXITS:
         number = exit_code - 128
-        return End(
-            "failed", "transient", exit_code, number, charged=True, own_word=False, error=f"ended by signal {number}"
-        )
+        error = f"ended by signal {number}"
+        return End("failed", "transient", exit_code, number, charged=True, own_word=False, error=error)
     error_class = "permanent" if exit_code in PERMANENT_EXITS else "transient"
     meaning = _MEANING.get(exit_code)
     error = f"exit {exit_code}" + (f" ({meaning})" if meaning else "")
@@ -55,8 +54,10 @@ _KILLS: dict[str, tuple[str, str | None, bool, str]] = {
 }
 KILL_REASONS = tuple(_KILLS)
 
-LOST = End("lost", "lost", None, None, charged=True, own_word=False, error="its shell is gone without an exit code")
-NEVER_STARTED = End("never_started", "transient", None, None, charged=False, own_word=True, error="it never ran")
+LOST = End("lost", "lost", None, None, charged=True, own_word=False, error="gone without an exit code")
+NEVER_STARTED = End(
+    "never_started", "transient", None, None, charged=False, own_word=True, error="it never ran"
+)
 
 
 def cannot_start(error: str) -> End:

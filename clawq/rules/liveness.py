@@ -8,7 +8,7 @@ Verdict = Literal["alive", "ended", "lost", "never_ran"]
 
 
 class Evidence(NamedTuple):
-    """What was seen: the attempt file's lock and marks, and whether this boot is the one it was written in."""
+    """What was seen: the attempt file's lock and marks, and whether it was written in this boot."""
 
     locked: bool
     ran: bool
@@ -50,9 +50,7 @@ def overdue(
     return None
 
 
-def next_check(
-    started: int, last_sign: int, lease_ms: int, timeout_ms: int, deadline: int | None
-) -> int:
+def next_check(started: int, last_sign: int, lease_ms: int, timeout_ms: int, deadline: int | None) -> int:
     """When `overdue` can first say something else, on the same clock."""
     at = last_sign + lease_ms
     if timeout_ms:

@@ -1,8 +1,8 @@
 """What becomes of a job when an attempt ends: done, tried again later, given up, or a person's to decide.
 
-Backoff doubles with each charged attempt, `backoff * 2 ** (attempts - 1)`, capped by `max_backoff`, then
-multiplied by a jitter between 0.8 and 1.2 that the caller draws, so that jobs that failed together do not
-come back together.
+Backoff doubles with each charged attempt, `backoff * 2 ** (attempts - 1)`, multiplied by a jitter between 0.8
+and 1.2 that the caller draws, so that jobs that failed together do not come back together. Past `max_backoff`
+the jitter spreads over 0.8 to 1.0 of it: capped, and still not all at once.
 """
 
 from __future__ import annotations
@@ -63,5 +63,7 @@ def after(end: End, attempts: int, policy: Policy, cancel: bool, now: int, jitte
 
 def backoff(attempts: int, base_ms: int, cap_ms: int, jitter: float) -> int:
     """Milliseconds to wait after `attempts` charged attempts."""
-    doubled = base_ms << min(attempts - 1, 62) if attempts > 0 else base_ms
-    return int(min(doubled, cap_ms) * jitter)
+    delay = (base_ms << min(max(attempts - 1, 0), 62)) * jitter
+    if delay > cap_ms:
+        delay = cap_ms * (0.4 + jitter / 2)
+    return int(delay)

@@ -4,6 +4,8 @@ SQLite comes from apsw, since the builds that many Pythons carry can corrupt a W
 processes checkpoint it.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 
@@ -13,6 +15,13 @@ from clawq import job
 from clawq.errors import Busy, StorageError
 from clawq.paths import make_private_dir
 from clawq.store import sqlfile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+    from clawq.paths import Home
 
 APPLICATION_ID = 0x636C7771  # "clwq"
 SCHEMA_VERSION = 1
@@ -24,35 +33,54 @@ _NO_ACCESS = (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, aps
 _BUSY = (apsw.BusyError, apsw.LockedError)
 
 
-def open_db(home, readonly=False, busy_ms=BUSY_MS, checkpoints=False):
-    """An apsw.Connection to the queue's database, made and migrated when need be.
+def open_db(home: Home, busy_ms: int = BUSY_MS, checkpoints: bool = False) -> apsw.Connection:
+    """A connection to the queue's database, made and migrated when need be.
 
-    ``readonly`` gives None when there is no database yet. ``checkpoints`` is for the supervisor,
-    which folds the WAL back when it closes; a cron line must not pay for that.
+    ``checkpoints`` is for the supervisor, which folds the WAL back when it closes; a cron line must not
+    pay for that.
 
     Raises StorageError (not ours, too new, unreadable) and Busy (locked for longer than ``busy_ms``).
     """
     with storage_errors(home.db):
         if not os.path.exists(home.db):
-            if readonly:
-                return None
             _create(home)
-        flags = apsw.SQLITE_OPEN_READONLY if readonly else apsw.SQLITE_OPEN_READWRITE
-        db = apsw.Connection(home.db, flags=flags)
+        db = apsw.Connection(home.db, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             _prepare(db, busy_ms, checkpoints)
             version = _check_ours(db, home.db)
             if version < SCHEMA_VERSION:
                 from clawq.store.migrate import migrate
 
-                db = migrate(db, home, readonly)
+                migrate(db, home.db, version)
         except BaseException:
             db.close()
             raise
     return db
 
 
-def _prepare(db, busy_ms, checkpoints):
+def open_readonly(home: Home, busy_ms: int = BUSY_MS) -> apsw.Connection | None:
+    """A connection that can only read; None when there is no database yet.
+
+    Raises StorageError, also for a database of an older clawq that nobody has migrated yet, and Busy.
+    """
+    with storage_errors(home.db):
+        if not os.path.exists(home.db):
+            return None
+        db = apsw.Connection(home.db, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            _prepare(db, busy_ms, checkpoints=False)
+            version = _check_ours(db, home.db)
+            if version < SCHEMA_VERSION:
+                db.close()
+                open_db(home, busy_ms).close()
+                return open_readonly(home, busy_ms)
+        except BaseException:
+            db.close()
+            raise
+    return db
+
+
+def _prepare(db: apsw.Connection, busy_ms: int, checkpoints: bool) -> None:
     db.set_busy_timeout(busy_ms)
     if not checkpoints:
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -61,12 +89,13 @@ def _prepare(db, busy_ms, checkpoints):
         db.execute("PRAGMA fullfsync=ON; PRAGMA checkpoint_fullfsync=ON")
 
 
-def _check_ours(db, path):
-    application, version = db.execute(
-        "SELECT application_id, user_version FROM pragma_application_id, pragma_user_version"
-    ).fetchall()[0]
+def _check_ours(db: apsw.Connection, path: str) -> int:
+    application = int(str(db.pragma("application_id")))
+    version = int(str(db.pragma("user_version")))
     if application != APPLICATION_ID:
-        raise StorageError(f"{path} is not a clawq database", "move it away, or set CLAWQ_HOME to another folder")
+        raise StorageError(
+            f"{path} is not a clawq database", "move it away, or set CLAWQ_HOME to another folder"
+        )
     if version > SCHEMA_VERSION:
         raise StorageError(
             f"{path} has schema {version}, this clawq knows up to {SCHEMA_VERSION}", "upgrade clawq"
@@ -74,7 +103,7 @@ def _check_ours(db, path):
     return version
 
 
-def _create(home):
+def _create(home: Home) -> None:
     """Build the database beside its place and link() it there: thirty first starts make one."""
     make_private_dir(home.data)
     draft = f"{home.db}.{os.getpid()}.new"
@@ -101,7 +130,7 @@ def _create(home):
                 pass
 
 
-def build_schema(db):
+def build_schema(db: apsw.Connection) -> None:
     """Create every table on an empty connection, inside the caller's transaction."""
     db.execute(sqlfile.read("schema.sql"))
     db.executemany("INSERT INTO states VALUES (?)", [(state,) for state in job.STATES])
@@ -109,13 +138,11 @@ def build_schema(db):
         "INSERT INTO transitions VALUES (?, ?)",
         [(start, end) for start, ends in job.TRANSITIONS.items() for end in ends],
     )
-    db.execute(
-        "INSERT INTO config VALUES (1, '', ?, NULL, NULL, 0)", (sqlfile.read("default_config.json"),)
-    )
+    db.execute("INSERT INTO config VALUES (1, '', ?, NULL, NULL, 0)", (sqlfile.read("default_config.json"),))
     db.execute(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION}")
 
 
-def _sync_folder(path):
+def _sync_folder(path: str) -> None:
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -128,14 +155,16 @@ class Immediate:
 
     __slots__ = ("db",)
 
-    def __init__(self, db):
+    def __init__(self, db: apsw.Connection) -> None:
         self.db = db
 
-    def __enter__(self):
+    def __enter__(self) -> apsw.Connection:
         self.db.execute("BEGIN IMMEDIATE")
         return self.db
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is None:
             try:
                 self.db.execute("COMMIT")
@@ -146,7 +175,7 @@ class Immediate:
         _roll_back(self.db)
 
 
-def _roll_back(db):
+def _roll_back(db: apsw.Connection) -> None:
     # After a full disk SQLite may have rolled back by itself.
     if db.in_transaction:
         db.execute("ROLLBACK")
@@ -160,13 +189,15 @@ class storage_errors:
 
     __slots__ = ("path",)
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self.path = path
 
-    def __enter__(self):
+    def __enter__(self) -> storage_errors:
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is None:
             return
         if issubclass(kind, _BUSY):
@@ -178,12 +209,16 @@ class storage_errors:
         if issubclass(kind, _NO_ROOM):
             raise StorageError(f"{self.path} cannot be written ({error})", "free some disk space") from error
         if issubclass(kind, _NO_ACCESS):
-            raise StorageError(f"{self.path} cannot be opened ({error})", "check its owner and mode") from error
-        if issubclass(kind, OSError):
-            raise StorageError(f"{error.filename or self.path}: {error.strerror}", "check the disk and its rights") from error
+            raise StorageError(
+                f"{self.path} cannot be opened ({error})", "check its owner and mode"
+            ) from error
+        if isinstance(error, OSError):
+            raise StorageError(
+                f"{error.filename or self.path}: {error.strerror}", "check the disk and its rights"
+            ) from error
 
 
-def dicts(cursor):
+def dicts(cursor: apsw.Cursor) -> list[dict[str, Any]]:
     """All rows of an executed cursor as dicts keyed by column name."""
     try:
         names = [column[0] for column in cursor.get_description()]

@@ -1,20 +1,22 @@
 """Named queries: each ``sql/*.sql`` holds ``-- name: NAME`` blocks, one comment of why, then the SQL."""
 
+from __future__ import annotations
+
 import os
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def load(name):
+def load(name: str) -> dict[str, str]:
     """The queries of ``sql/NAME.sql`` as {query name: SQL}."""
-    queries = {}
+    queries: dict[str, str] = {}
     for block in read(os.path.join("sql", name + ".sql")).split("-- name: ")[1:]:
         title, _, sql = block.partition("\n")
         queries[title.strip()] = sql.strip()
     return queries
 
 
-def read(relative):
+def read(relative: str) -> str:
     """The text of a file beside this module."""
     with open(os.path.join(_HERE, relative), encoding="utf-8") as file:
         return file.read()

@@ -1,0 +1,1 @@
+"""`clawq run`: one loop that looks, decides in one transaction, and then acts."""

@@ -1,0 +1,88 @@
+"""`clawq run` and `clawq stop`: the only way from the command line into the supervisor."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from clawq.errors import Busy, UsageError
+from clawq.paths import find_home, make_private_dir
+
+STOP_PATIENCE_S = 10.0
+"""How long `clawq stop` waits for a hand-over before it says that the supervisor does not answer."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to the app."""
+    app.command("run")(run)
+    app.command("stop")(stop)
+
+
+def run(
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End when nothing runs, is queued or is scheduled.")
+    ] = False,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby", help="Wait for a supervisor that is already running to end (for services)."
+        ),
+    ] = False,
+) -> int:
+    """Run the supervisor: it decides when each job starts. One per home.
+
+    SIGTERM hands over: agents live on and the next supervisor adopts them. Ctrl-C finishes what runs,
+    a second Ctrl-C ends it.
+    """
+    from clawq.host import instance
+    from clawq.supervisor.loop import Supervisor, say_on_stderr
+
+    home = find_home()
+    make_private_dir(home.data)
+    held = instance.acquire(home.lock)
+    if held is None:
+        holder = instance.read(home.lock)
+        who = f" (pid {holder.pid})" if holder else ""
+        if not standby:
+            raise Busy(f"a supervisor is already running here{who}", "`clawq stop` ends it, --standby waits")
+        say_on_stderr(f"waiting for the supervisor that is running{who}")
+        held = instance.wait_for(home.lock)
+    return Supervisor(home, held, until_idle, say_on_stderr).run()
+
+
+def stop(
+    drain: Annotated[bool, typer.Option("--drain", help="Finish what runs, start nothing new.")] = False,
+    now: Annotated[
+        bool, typer.Option("--now", help="End the agents; their jobs go back to the queue.")
+    ] = False,
+) -> int:
+    """Ask the supervisor to end. Without an option it hands over: agents live on, the next adopts them."""
+    from clawq.host import instance
+    from clawq.poke import poke
+    from clawq.store import attempts
+    from clawq.store.connection import Immediate, open_db, storage_errors
+
+    if drain and now:
+        raise UsageError("--drain and --now exclude each other", "give one of them")
+    home = find_home()
+    holder = instance.read(home.lock)
+    if holder is None or not holder.is_alive():
+        sys.stdout.write("no supervisor is running\n")
+        return 0
+    db = open_db(home)
+    with storage_errors(home.db), Immediate(db):
+        attempts.ask_stop(db, "drain" if drain else "now" if now else "handover")
+    db.close()
+    poke(home, b"s")
+    give_up = None if drain or now else time.monotonic() + STOP_PATIENCE_S
+    while holder.is_alive():
+        if give_up is not None and time.monotonic() > give_up:
+            raise Busy(
+                f"the supervisor (pid {holder.pid}) does not answer",
+                "kill it: agents live on",
+            )
+        time.sleep(0.05)
+    return 0

@@ -1,0 +1,92 @@
+"""One supervisor per home: the lock file, what it says of its holder, and the sign that it still ticks.
+
+Readers never try the lock, since that could make a supervisor that is just starting fail: they read the pid
+with its kernel start time, and take the file's time of change for the last turn of the loop.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from typing import NamedTuple
+
+from clawq.host import platform, processes
+
+PATIENCE_S = 1.0
+"""Between fork and exec a child of a dead supervisor may hold the lock for a moment longer."""
+
+
+class Holder(NamedTuple):
+    """Who wrote the lock file. ``since`` and ``last_tick`` are epoch ms."""
+
+    pid: int
+    started: str
+    boot_id: str
+    since: int
+    version: str
+    mode: str
+    last_tick: int
+
+    def is_alive(self) -> bool:
+        """Is this very process still there?"""
+        return self.boot_id == platform.boot_id() and processes.is_alive(
+            processes.Process(self.pid, self.started)
+        )
+
+
+class Instance:
+    """The held lock. Closing it, or dying, releases it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def announce(self, version: str, mode: str, now: int) -> None:
+        """Write who holds the lock: one line, replaced in place."""
+        pid = os.getpid()
+        line = f"{pid} {platform.start_time(pid)} {platform.boot_id()} {now} {version} {mode}\n".encode()
+        os.pwrite(self._descriptor, line, 0)
+        os.ftruncate(self._descriptor, len(line))
+
+    def tick(self) -> None:
+        """Say that the loop turned: the file's time of change."""
+        os.utime(self._descriptor)
+
+    def close(self) -> None:
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+
+def acquire(path: str, patience_s: float = PATIENCE_S) -> Instance | None:
+    """The lock, or None when another process keeps it for longer than `patience_s` seconds."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    give_up = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return Instance(descriptor)
+        except BlockingIOError:
+            if time.monotonic() >= give_up:
+                os.close(descriptor)
+                return None
+            time.sleep(0.05)
+
+
+def wait_for(path: str) -> Instance:
+    """The lock, however long another process keeps it. Signals end the wait with their exceptions."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return Instance(descriptor)
+
+
+def read(path: str) -> Holder | None:
+    """What the lock file says; None when there is none, or nobody has written it."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            words = file.read().split()
+            changed = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
+    except OSError:
+        return None
+    if len(words) != 6 or not words[0].isdigit() or not words[3].isdigit():
+        return None
+    return Holder(int(words[0]), words[1], words[2], int(words[3]), words[4], words[5], changed)

@@ -1,0 +1,301 @@
+"""What the supervisor reads and writes: lanes, claims, leases, ends.
+
+Functions take an open connection. Those that change something expect the caller's transaction, so that one
+turn of the loop is one commit. Times are epoch ms.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import apsw
+
+from clawq.job import BANDS
+from clawq.rules.admission import Head, Limits, Park, Running, Start, Wait
+from clawq.rules.classify import End
+from clawq.rules.retry import Decision
+from clawq.store.sqlfile import load
+
+SQL = load("attempts")
+BATCH = 500
+"""Jobs promoted or expired in one transaction."""
+
+
+class Claim(NamedTuple):
+    """A job as it was claimed: what spawning needs."""
+
+    job_id: int
+    kind: str
+    tenant: str
+    band: int
+    number: int
+    command: str | None
+    payload: str | None
+    cwd: str
+    path: str | None
+    env: str | None
+    timeout_ms: int | None
+    deadline_at: int | None
+
+    @property
+    def band_name(self) -> str:
+        return BANDS[self.band]
+
+
+class LiveAttempt(NamedTuple):
+    """An attempt under way, as a new supervisor finds it."""
+
+    token: int
+    job_id: int
+    number: int
+    kind: str
+    tenant: str
+    state: str
+    claimed_at: int
+    started_at: int | None
+    boot_id: str
+    pid: int | None
+    pid_started: str | None
+    lease_ms: int
+    grace_ms: int
+    timeout_ms: int
+    heartbeat: str
+    kill_reason: str | None
+    kill_at: int | None
+    log: str
+    deadline_at: int | None
+
+
+class PolicyRow(NamedTuple):
+    """What a job says of its own retries; None where its kind decides."""
+
+    kind: str
+    band: int
+    attempts: int
+    max_attempts: int | None
+    on_lost: str | None
+    accepted_at: int
+    deadline_at: int | None
+    cancel: int
+
+    @property
+    def band_name(self) -> str:
+        return BANDS[self.band]
+
+
+def heads(db: apsw.Connection) -> list[Head]:
+    return [Head(*row) for row in db.execute(SQL["heads"])]
+
+
+def following(db: apsw.Connection, head: Head) -> Head | None:
+    row = db.execute(SQL["following"], head._asdict()).fetchone()
+    return None if row is None else Head(*row)
+
+
+def any_queued(db: apsw.Connection) -> bool:
+    return bool(db.execute(SQL["any_queued"]).get)
+
+
+def running(db: apsw.Connection) -> list[Running]:
+    return [Running(*row) for row in db.execute(SQL["running"])]
+
+
+def pauses(db: apsw.Connection) -> frozenset[tuple[str, str]]:
+    """(scope, name) pairs; a band's name is its index as text."""
+    return frozenset((scope, name) for scope, name in db.execute(SQL["pauses"]))
+
+
+def next_token(db: apsw.Connection, now: int) -> int:
+    """The next fencing token: max(last + 1, epoch ms), so that a fresh database never meets old files."""
+    return max(int(db.execute(SQL["last_token"]).get) + 1, now)
+
+
+def claim(db: apsw.Connection, job_id: int, token: int, now: int) -> Claim | None:
+    """Take a queued job; None when it is no longer there to take. `open_attempt` and `keep_token` follow."""
+    row = db.execute(SQL["claim"], {"job_id": job_id, "token": token, "now": now}).fetchone()
+    return None if row is None else Claim(*row)
+
+
+def open_attempt(
+    db: apsw.Connection,
+    claimed: Claim,
+    token: int,
+    now: int,
+    *,
+    boot_id: str,
+    lease_ms: int,
+    grace_ms: int,
+    timeout_ms: int,
+    heartbeat: str,
+    log: str,
+) -> None:
+    db.execute(
+        SQL["open_attempt"],
+        {
+            "token": token,
+            "job_id": claimed.job_id,
+            "number": claimed.number,
+            "now": now,
+            "boot_id": boot_id,
+            "lease_ms": lease_ms,
+            "grace_ms": grace_ms,
+            "timeout_ms": timeout_ms,
+            "heartbeat": heartbeat,
+            "log": log,
+        },
+    )
+
+
+def keep_token(db: apsw.Connection, token: int) -> None:
+    db.execute(SQL["keep_last_token"], {"token": token})
+
+
+def mark_running(
+    db: apsw.Connection, job_id: int, token: int, pid: int | None, pid_started: str | None, now: int
+) -> bool:
+    """The agent was seen to run; False when the token is no longer the job's."""
+    values = {"job_id": job_id, "token": token, "pid": pid, "pid_started": pid_started, "now": now}
+    db.execute(SQL["note_leader"], values)
+    return db.execute(SQL["mark_running"], values).get is not None
+
+
+def live(db: apsw.Connection) -> list[LiveAttempt]:
+    return [LiveAttempt(*row) for row in db.execute(SQL["live"])]
+
+
+def close_disowned(db: apsw.Connection, now: int) -> None:
+    """Close attempts whose job has moved on without them."""
+    db.execute(SQL["close_disowned"], {"now": now})
+
+
+def renew(db: apsw.Connection, beats: dict[int, int]) -> None:
+    """Renew all leases in one statement; `beats` maps a token to its last sign of life."""
+    db.execute(SQL["renew"], {"beats": json.dumps(beats)})
+
+
+def intend_kill(db: apsw.Connection, token: int, reason: str, now: int) -> bool:
+    """Record why an agent will be ended; False when another reason stands already."""
+    return db.execute(SQL["intend_kill"], {"token": token, "reason": reason, "now": now}).get is not None
+
+
+def cancel_requests(db: apsw.Connection) -> list[tuple[int, int]]:
+    """(job id, token) of each attempt under way that somebody asked to cancel."""
+    return [(job_id, token) for job_id, token in db.execute(SQL["cancel_requests"])]
+
+
+def policy(db: apsw.Connection, job_id: int, token: int) -> PolicyRow | None:
+    """What the job says of its retries; None when the token is no longer its own."""
+    row = db.execute(SQL["policy"], {"job_id": job_id, "token": token}).fetchone()
+    return None if row is None else PolicyRow._make(row)
+
+
+def finish(
+    db: apsw.Connection, job_id: int, token: int, end: End, decision: Decision, output_tail: str, now: int
+) -> bool:
+    """Accept an attempt's end; False when the token is no longer the job's: only the attempt was closed."""
+    values: dict[str, Any] = {
+        **end._asdict(),
+        "charged": int(end.charged),
+        "state": decision.state,
+        "reason": decision.reason,
+        "run_after": decision.run_after,
+        "job_id": job_id,
+        "token": token,
+        "output_tail": output_tail or None,
+        "now": now,
+    }
+    accepted = db.execute(SQL["finish"], values).get is not None
+    db.execute(SQL["close_attempt"], values)
+    return accepted
+
+
+def promote(db: apsw.Connection, now: int) -> int:
+    """Queue what has become due; how many (BATCH means that more may be waiting)."""
+    return len(db.execute(SQL["promote"], {"now": now, "most": BATCH}).fetchall())
+
+
+def expire(db: apsw.Connection, now: int) -> int:
+    """End what was not started in time; how many (BATCH means that more may be waiting)."""
+    return len(db.execute(SQL["expire"], {"now": now, "most": BATCH}).fetchall())
+
+
+def next_due(db: apsw.Connection) -> int:
+    """When the calendar alone next changes something, epoch ms (far away when nothing is due)."""
+    return int(db.execute(SQL["next_due"]).get)
+
+
+def note_wait(db: apsw.Connection, wait: Wait, limits: Limits, now: int) -> None:
+    """Write a refused head's reason: on its lane, and counted on its row at most once an interval.
+
+    A lane whose reason still stands and whose next count is not due costs one read.
+    """
+    lane = wait.head._asdict()
+    known = db.execute(SQL["lane_note"], lane).fetchone()
+    if known is not None and known[0] == wait.reason and known[4] is not None and now < known[4]:
+        return
+    _note(db, lane, wait.reason, wait.measured, wait.limit, limits, now)
+    _defer(db, wait.head.job_id, wait.reason, limits, now)
+
+
+def note_start(db: apsw.Connection, start: Start, now: int) -> None:
+    db.execute(SQL["clear_lane"], {**start.head._asdict(), "now": now})
+
+
+def park(db: apsw.Connection, parked: Park, limits: Limits, now: int) -> None:
+    db.execute(SQL["park"], {"job_id": parked.head.job_id})
+    _defer(db, parked.head.job_id, f"exclusive:{parked.holder}", limits, now)
+
+
+def _note(
+    db: apsw.Connection,
+    lane: dict[str, Any],
+    reason: str,
+    measured: float | None,
+    limit: float | None,
+    limits: Limits,
+    now: int,
+) -> None:
+    db.execute(
+        SQL["note_lane"],
+        {
+            **lane,
+            "reason": reason,
+            "measured": measured,
+            "limit_value": limit,
+            "now": now,
+            "retry_at": now + limits.retry_after_ms,
+        },
+    )
+
+
+def _defer(db: apsw.Connection, job_id: int, reason: str, limits: Limits, now: int) -> None:
+    db.execute(SQL["defer"], {"job_id": job_id, "reason": reason, "now": now, "every": limits.retry_after_ms})
+
+
+def is_idle(db: apsw.Connection, paused: Iterable[tuple[str, str]]) -> bool:
+    """Does nothing run, and is nothing queued or scheduled that a pause does not hold?"""
+    scopes = set(paused)
+    for state, band, tenant, kind, needs in db.execute(SQL["unsettled"]):
+        if state not in ("scheduled", "queued"):
+            return False
+        names = [("all", ""), ("tenant", tenant), ("kind", kind), ("band", str(band))]
+        names += [("resource", name) for name in needs.split(",") if name]
+        if not scopes.intersection(names):
+            return False
+    return True
+
+
+def stop_request(db: apsw.Connection) -> str | None:
+    """``handover``, ``drain`` or ``now``; None when nobody asked."""
+    value = db.execute(SQL["stop_request"]).get
+    return None if value is None else str(value)
+
+
+def ask_stop(db: apsw.Connection, mode: str) -> None:
+    db.execute(SQL["ask_stop"], {"mode": mode})
+
+
+def forget_stop(db: apsw.Connection) -> None:
+    db.execute(SQL["forget_stop"])

@@ -1,0 +1,68 @@
+"""Taking over what an earlier supervisor started: its attempts, judged by their files, and its leavings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container
+
+from clawq.host import attempt_file, platform
+from clawq.host.processes import Process
+from clawq.paths import Home
+from clawq.store.attempts import LiveAttempt
+from clawq.supervisor.agents import Agent
+
+
+def adopt(row: LiveAttempt, home: Home, boot_id: str, wall: int, mono: int) -> Agent:
+    """An earlier supervisor's attempt, to be judged by its file like our own."""
+    age = max(0, wall - (row.started_at or row.claimed_at))
+    agent = Agent(
+        token=row.token,
+        job_id=row.job_id,
+        number=row.number,
+        kind=row.kind,
+        log=os.path.join(home.logs, row.log),
+        lease_ms=row.lease_ms,
+        grace_ms=row.grace_ms,
+        timeout_ms=row.timeout_ms,
+        heartbeat=row.heartbeat,
+        deadline_at=row.deadline_at,
+        started=mono - age,
+        last_sign=mono,
+        owned=False,
+        pid=row.pid,
+        probe=attempt_file.open_probe(attempt_file.path_of(home.run, row.token)),
+        same_boot=row.boot_id == boot_id,
+        running=row.state != "starting",
+        kill_reason=row.kill_reason,
+        kill_at=row.kill_at,
+    )
+    if agent.same_boot and row.pid is not None and row.pid_started is not None:
+        agent.leader = Process(row.pid, row.pid_started)
+    elif agent.probe is not None and agent.same_boot:
+        agent.pid = attempt_file.read(agent.probe).pid
+    return agent
+
+
+def exit_watch(agent: Agent) -> int | None:
+    """A descriptor that tells the end of an adopted agent's shell; our own children send SIGCHLD."""
+    if agent.owned or agent.pid is None or not agent.same_boot:
+        return None
+    return platform.exit_watch(agent.pid)
+
+
+def clear_run_folder(home: Home, agents: Container[int]) -> None:
+    """Remove files of attempts that the database no longer calls live, but never a locked one."""
+    for name in os.listdir(home.run):
+        token, dot, _ = name.partition(".")
+        if not dot or not token.isdigit() or int(token) in agents:
+            continue
+        probe = attempt_file.open_probe(attempt_file.path_of(home.run, int(token)))
+        if probe is not None:
+            locked = attempt_file.is_locked(probe)
+            os.close(probe)
+            if locked:
+                continue
+        try:
+            os.unlink(os.path.join(home.run, name))
+        except OSError:
+            pass

@@ -1,0 +1,40 @@
+"""Ending an agent that is alive, and forgetting one whose end is recorded."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from clawq.host import agent as host_agent
+from clawq.paths import Home
+from clawq.supervisor.agents import Agent
+
+KILL_AGAIN_MS = 1_000
+
+
+def signal_if_due(agent: Agent, mono: int) -> None:
+    """TERM once its reason is committed, KILL after the grace, and again each second. `mono`: ms."""
+    if agent.verdict is not None or (agent.kill_reason is None and not agent.disowned):
+        return
+    if not agent.term_sent:
+        agent.term_sent = True
+        agent.kill_after = mono + agent.grace_ms
+        number = signal.SIGTERM
+    elif agent.kill_after is not None and mono >= agent.kill_after:
+        agent.kill_after = mono + KILL_AGAIN_MS
+        number = signal.SIGKILL
+    else:
+        return
+    agent.leader = agent.leader or host_agent.leader_of(agent.pid)
+    host_agent.signal_tree(agent.leader, agent.token, number)
+
+
+def forget(agent: Agent, home: Home) -> None:
+    """Drop its descriptor and its files in the run folder. Its log stays."""
+    if agent.probe is not None:
+        os.close(agent.probe)
+    for path in agent.files(home):
+        try:
+            os.unlink(path)
+        except OSError:
+            pass

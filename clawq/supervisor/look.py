@@ -1,0 +1,185 @@
+"""Looking at the agents: what their files, beats and clocks say, without writing anything down.
+
+A finding is a fact that the next transaction records. Nothing here depends on whether it succeeds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, field
+
+from clawq.host import agent as host_agent
+from clawq.host import attempt_file, output, platform, processes
+from clawq.paths import Home
+from clawq.rules import classify, liveness
+from clawq.rules.classify import End
+from clawq.supervisor.agents import Agent, job_files
+from clawq.supervisor.end import KILL_AGAIN_MS
+
+FIRST_LOOK_MS = 15
+"""After a spawn: the shell needs about this long to say that the agent runs."""
+SLOWEST_LOOK_MS = 1_000
+SWEEP_PAUSE_MS = 50
+"""Between looks at what an ended attempt left behind."""
+
+
+@dataclass(slots=True)
+class Ended:
+    agent: Agent
+    end: End
+    output_tail: str
+
+
+@dataclass(slots=True)
+class Findings:
+    """What one look at all agents found."""
+
+    started: list[Agent] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+    overdue: list[tuple[Agent, str]] = field(default_factory=list)
+    look_again: int | None = None
+    """On the monotonic clock, ms."""
+
+    def again_at(self, when: int) -> None:
+        self.look_again = when if self.look_again is None else min(self.look_again, when)
+
+    def __bool__(self) -> bool:
+        return bool(self.started or self.ended or self.overdue)
+
+
+def look(agents: list[Agent], home: Home, wall: int, mono: int) -> Findings:
+    """Look at every agent once. `wall` is epoch ms, `mono` ms of the monotonic clock."""
+    processes.reap()
+    findings = Findings()
+    shells = {agent.pid for agent in agents if agent.owned}
+    for agent in agents:
+        if agent.verdict is None:
+            _look_at(agent, home, findings, wall, mono)
+        if agent.verdict is not None:
+            _sweep(agent, shells, findings, mono)
+    return findings
+
+
+def _look_at(agent: Agent, home: Home, findings: Findings, wall: int, mono: int) -> None:
+    locked = agent.probe is not None and attempt_file.is_locked(agent.probe)
+    if agent.probe is not None and not (locked and agent.running):
+        agent.reading = attempt_file.read(agent.probe)
+    evidence = liveness.Evidence(
+        locked=locked,
+        ran=agent.reading.pid is not None,
+        exit_code=agent.reading.exit_code,
+        same_boot=agent.same_boot,
+        known_running=agent.running,
+    )
+    verdict = liveness.judge(evidence)
+    if verdict != "alive":
+        agent.verdict = verdict
+        agent.look_pause = 0
+        return
+    if not agent.running:
+        _look_for_start(agent, findings, mono)
+    _notice_signs(agent, home, wall, mono)
+    if agent.kill_reason is None and not agent.disowned:
+        deadline = None if agent.deadline_at is None else mono + agent.deadline_at - wall
+        clocks = (agent.started, agent.last_sign, agent.lease_ms, agent.timeout_ms, deadline)
+        reason = liveness.overdue(mono, *clocks)
+        if reason is not None:
+            findings.overdue.append((agent, reason))
+        else:
+            findings.again_at(max(mono + 1, liveness.next_check(*clocks)))
+    elif agent.kill_after is not None:
+        findings.again_at(agent.kill_after)
+
+
+def _look_for_start(agent: Agent, findings: Findings, mono: int) -> None:
+    if agent.reading.pid is not None:
+        agent.pid = agent.reading.pid
+        agent.leader = agent.leader or host_agent.leader_of(agent.pid)
+        findings.started.append(agent)
+        return
+    agent.look_pause = min(max(FIRST_LOOK_MS, agent.look_pause * 2), SLOWEST_LOOK_MS)
+    findings.again_at(mono + agent.look_pause)
+
+
+def _notice_signs(agent: Agent, home: Home, wall: int, mono: int) -> None:
+    """Bring `last_sign` up to date. Asked in full only when a quarter of the lease is over."""
+    if mono - agent.last_sign < agent.lease_ms // 4:
+        findable = agent.last_sign
+    elif agent.heartbeat == "process":
+        findable = agent.last_sign if _is_stopped(agent) else mono
+    else:
+        path = agent.log if agent.heartbeat == "output" else job_files(home, agent.token)["heartbeat"]
+        try:
+            findable = mono - max(0, wall - os.stat(path).st_mtime_ns // 1_000_000)
+        except OSError:
+            findable = agent.last_sign
+    agent.last_sign = max(agent.last_sign, findable)
+
+
+def _is_stopped(agent: Agent) -> bool:
+    return agent.pid is not None and processes.all_stopped(processes.session_of(agent.pid))
+
+
+def _sweep(agent: Agent, shells: set[int | None], findings: Findings, mono: int) -> None:
+    """End what an attempt left behind; report its end once nothing that can be found is left."""
+    left = left_over(agent, shells)
+    if not left:
+        findings.ended.append(Ended(agent, end_of(agent), _tail(agent)))
+        return
+    if agent.kill_after is None or not agent.term_sent:
+        agent.term_sent = True
+        agent.kill_after = mono + agent.grace_ms
+        sign = signal.SIGTERM
+    elif mono >= agent.kill_after:
+        agent.kill_after = mono + KILL_AGAIN_MS
+        sign = signal.SIGKILL
+    else:
+        findings.again_at(min(agent.kill_after, mono + SWEEP_PAUSE_MS))
+        return
+    for process in left:
+        processes.send(process, sign)
+        if sign == signal.SIGTERM:
+            processes.send(process, signal.SIGCONT)
+    findings.again_at(mono + SWEEP_PAUSE_MS)
+
+
+def left_over(agent: Agent, shells: set[int | None]) -> list[processes.Process]:
+    """What still runs of an attempt whose shell is gone. `shells`: our children that are no leftovers."""
+    if agent.pid is None or not agent.same_boot:
+        return []
+    if agent.owned and platform.LINUX:
+        # Its orphans came to us: two cheap questions spare the walk over every process.
+        strays = [pid for pid in platform.own_children() if pid not in shells and _belongs(pid, agent)]
+        if not strays and not processes.group_exists(agent.pid):
+            return []
+        found = {process.pid: process for process in processes.descendants_of(strays)}
+        found |= {each.pid: each for each in host_agent.left_behind(agent.pid, agent.token, False)}
+        return list(found.values())
+    return host_agent.left_behind(agent.pid, agent.token, leader_alive=False)
+
+
+def _belongs(pid: int, agent: Agent) -> bool:
+    try:
+        if os.getsid(pid) == agent.pid:
+            return True
+    except OSError:
+        return False
+    return platform.carries(pid, f"CLAWQ_TOKEN={agent.token}") is True
+
+
+def end_of(agent: Agent) -> End:
+    """The end that counts: a recorded kill, unless the agent's own exit code was written before it."""
+    reading = agent.reading
+    own_end_first = (
+        agent.verdict == "ended" and agent.kill_at is not None and reading.written_at <= agent.kill_at
+    )
+    if agent.kill_reason is not None and agent.verdict != "never_ran" and not own_end_first:
+        return classify.by_kill(agent.kill_reason, reading.exit_code)
+    if agent.verdict == "ended" and reading.exit_code is not None:
+        return classify.by_exit_code(reading.exit_code)
+    return classify.LOST if agent.verdict == "lost" else classify.NEVER_STARTED
+
+
+def _tail(agent: Agent) -> str:
+    return "" if agent.reading.exit_code == 0 and agent.kill_reason is None else output.last_lines(agent.log)

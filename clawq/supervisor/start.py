@@ -1,0 +1,179 @@
+"""From a claimed row to a running agent: its command, its environment, its files, and the spawn."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from clawq.errors import UsageError
+from clawq.host import agent as host_agent
+from clawq.host.agent import CannotStart, SpawnFailed
+from clawq.paths import Home
+from clawq.placeholders import fill
+from clawq.settings import Kind, Settings
+from clawq.store.attempts import Claim
+from clawq.supervisor.agents import Agent, job_files
+
+NULL_PAYLOAD = "null.payload"
+"""One file for every job without a payload, beside the others."""
+
+
+class Ticket(NamedTuple):
+    """A claim that was committed: its token and log, still to be spawned."""
+
+    claim: Claim
+    token: int
+    log: str
+    kind: Kind
+    timeout_ms: int
+
+
+class NotStarted(NamedTuple):
+    """A claim that did not become a process. ``no_room``: the machine's fault, it costs no attempt."""
+
+    ticket: Ticket
+    no_room: bool
+    error: str
+
+
+def log_name(claim: Claim, token: int) -> str:
+    return f"{claim.job_id}.{claim.number}.{token}.log"
+
+
+def start(
+    ticket: Ticket, settings: Settings, home: Home, base_env: Mapping[str, str], mono: int
+) -> Agent | NotStarted:
+    """Spawn a claimed job's agent."""
+    claim, token = ticket.claim, ticket.token
+    files = job_files(home, token)
+    agent = Agent(
+        token=token,
+        job_id=claim.job_id,
+        number=claim.number,
+        kind=claim.kind,
+        log=os.path.join(home.logs, ticket.log),
+        lease_ms=ticket.kind.lease_ms,
+        grace_ms=ticket.kind.grace_ms,
+        timeout_ms=ticket.timeout_ms,
+        heartbeat=ticket.kind.heartbeat,
+        deadline_at=claim.deadline_at,
+        started=mono,
+        last_sign=mono,
+        owned=True,
+        pid=None,
+        probe=None,
+    )
+    try:
+        if claim.payload is None:
+            files["payload"] = os.path.join(home.run, NULL_PAYLOAD)
+        else:
+            _write(files["payload"], claim.payload)
+        env = environment(claim, token, ticket.kind, settings, files, home, base_env)
+        argv = command(claim, ticket.kind, files["payload"])
+        agent.pid, agent.probe = host_agent.spawn(argv, claim.cwd, env, agent.attempt_path(home), agent.log)
+    except SpawnFailed as failure:
+        return NotStarted(ticket, no_room=True, error=str(failure))
+    except (CannotStart, UsageError, OSError, ValueError) as failure:
+        return NotStarted(ticket, no_room=False, error=f"cannot be started: {failure}")
+    return agent
+
+
+def prepare_run_folder(home: Home) -> None:
+    """The folders and the file that every start expects."""
+    for folder in (home.run, home.logs):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    _write(os.path.join(home.run, NULL_PAYLOAD), "null")
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def command(claim: Claim, kind: Kind, payload_file: str) -> list[str]:
+    """The argv: the job's own as it was given, or its kind's with the placeholders filled."""
+    if claim.command is not None:
+        return [str(word) for word in json.loads(claim.command)]
+    if kind.command is None:
+        raise CannotStart(f"kind {claim.kind} has no command any more: add one to clawq.toml and retry")
+    values = {
+        "payload": claim.payload,
+        "payload_file": payload_file,
+        "job_id": claim.job_id,
+        "attempt": claim.number,
+    }
+    return fill(kind.command, values)
+
+
+def environment(
+    claim: Claim,
+    token: int,
+    kind: Kind,
+    settings: Settings,
+    files: Mapping[str, str],
+    home: Home,
+    base: Mapping[str, str],
+) -> dict[str, str]:
+    """What the agent sees: ours without CLAWQ_ names, then [env], the kind's, the job's, and our own."""
+    env = {name: value for name, value in base.items() if not name.startswith("CLAWQ_")}
+    if claim.path is not None:
+        env["PATH"] = claim.path
+    env |= settings.env
+    env |= kind.env
+    if kind.env_file is not None:
+        env |= read_env_file(kind.env_file)
+    if claim.env is not None:
+        env |= json.loads(claim.env)
+    env["PATH"] = with_own_folder(env.get("PATH") or os.defpath)
+    env |= {
+        "CLAWQ_JOB_ID": str(claim.job_id),
+        "CLAWQ_ATTEMPT": str(claim.number),
+        "CLAWQ_TOKEN": str(token),
+        "CLAWQ_KIND": claim.kind,
+        "CLAWQ_TENANT": claim.tenant,
+        "CLAWQ_PAYLOAD_FILE": files["payload"],
+        "CLAWQ_HEARTBEAT_FILE": files["heartbeat"],
+    }
+    if base.get("CLAWQ_HOME"):
+        env["CLAWQ_HOME"] = home.data
+    if claim.deadline_at is not None:
+        env["CLAWQ_DEADLINE"] = str(claim.deadline_at // 1000)
+    return env
+
+
+def with_own_folder(path: str) -> str:
+    """`path` with the folder of the `clawq` that runs at its end."""
+    program = sys.argv[0] if os.path.basename(sys.argv[0]) == "clawq" else sys.executable
+    own = os.path.dirname(os.path.abspath(program))
+    return path if own in path.split(os.pathsep) else f"{path}{os.pathsep}{own}"
+
+
+def read_env_file(path: str) -> dict[str, str]:
+    """The ``K=V`` lines of a kind's env_file; blank lines, comments, `export` and quotes are understood.
+
+    Raises CannotStart when others may read the file, or when it is not such a file.
+    """
+    try:
+        if os.stat(path).st_mode & 0o077:
+            raise CannotStart(f"env_file {path} may be read by others: chmod 600 it")
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except OSError as error:
+        raise CannotStart(f"env_file {path}: {error.strerror}") from error
+    found = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip().removeprefix("export ").strip()
+        if not text or text.startswith("#"):
+            continue
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise CannotStart(f"env_file {path}:{number}: expected NAME=VALUE")
+        value = value.strip()
+        if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+            value = value[1:-1]
+        found[name.strip()] = value
+    return found

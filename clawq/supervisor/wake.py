@@ -1,0 +1,108 @@
+"""What ends the loop's sleep: a producer's datagram, an agent's end, a signal, the next due time."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import stat
+from types import FrameType
+
+from clawq.paths import Home
+
+HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Wakeups:
+    """The descriptors that a sleeping supervisor listens to.
+
+    Signal handlers only take notes; the loop acts on them in its own time. Where the socket's path is too
+    long, or something else stands in its place, producers cannot be heard and the loop looks each second.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self.signals: list[int] = []
+        self.hears_producers = False
+        self._selector = selectors.DefaultSelector()
+        self._watches: dict[int, int] = {}
+        self._socket = self._bind(home)
+        self._socket_path = home.sock
+        self._pipe, self._pipe_in = os.pipe()
+        for descriptor in (self._pipe, self._pipe_in):
+            os.set_blocking(descriptor, False)
+        self._selector.register(self._pipe, selectors.EVENT_READ)
+        self._before = {number: signal.signal(number, self._note) for number in (*HANDLED, signal.SIGCHLD)}
+        self._wakeup_before = signal.set_wakeup_fd(self._pipe_in, warn_on_full_buffer=False)
+
+    def _bind(self, home: Home) -> socket.socket | None:
+        if not home.socket_fits:
+            return None
+        try:
+            if not stat.S_ISSOCK(os.lstat(home.sock).st_mode):
+                return None
+            os.unlink(home.sock)  # we hold the lock, so it is a dead supervisor's
+        except FileNotFoundError:
+            pass
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        receiver.setblocking(False)
+        umask = os.umask(0o177)
+        try:
+            receiver.bind(home.sock)
+        except OSError:
+            receiver.close()
+            return None
+        finally:
+            os.umask(umask)
+        self.hears_producers = True
+        self._selector.register(receiver, selectors.EVENT_READ)
+        return receiver
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number in HANDLED:
+            self.signals.append(number)
+
+    def watch(self, token: int, descriptor: int) -> None:
+        """Wake up when `descriptor` (an exit watch) becomes readable."""
+        self._selector.register(descriptor, selectors.EVENT_READ)
+        self._watches[token] = descriptor
+
+    def unwatch(self, token: int) -> None:
+        descriptor = self._watches.pop(token, None)
+        if descriptor is not None:
+            self._selector.unregister(descriptor)
+            os.close(descriptor)
+
+    def sleep(self, seconds: float) -> None:
+        """Until something happens, at most this long. Notes are drained; what they mean is looked up anew."""
+        self._selector.select(max(0.0, seconds))
+        self._drain()
+
+    def _drain(self) -> None:
+        try:
+            while os.read(self._pipe, 4096):
+                pass
+        except BlockingIOError:
+            pass
+        if self._socket is not None:
+            try:
+                while True:
+                    self._socket.recv(16)
+            except BlockingIOError:
+                pass
+
+    def close(self) -> None:
+        signal.set_wakeup_fd(self._wakeup_before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        for token in list(self._watches):
+            self.unwatch(token)
+        if self._socket is not None:
+            self._socket.close()
+            try:
+                os.unlink(self._socket_path)
+            except OSError:
+                pass
+        self._selector.close()
+        os.close(self._pipe)
+        os.close(self._pipe_in)
