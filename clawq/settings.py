@@ -138,7 +138,10 @@ class Kind:
         self.queue_cap: int | None = _first(layers, "queue_cap")
         self.stale_after: str | None = _first(layers, "stale_after")
         self.on_lost: str = _first(layers, "on_lost")
-        self.env: dict[str, str] = _first(layers, "env") or {}
+        self.env: dict[str, str] = {}
+        """The band's, then the kind's own."""
+        for layer in layers[::-1]:
+            self.env |= layer.get("env", {})
         self.env_file: str | None = _first(layers, "env_file")
         """Absolute. Read at each start, never stored."""
 

@@ -208,7 +208,9 @@ class Limits(Table):
     """How much runs and waits at once."""
 
     max_running: Positive = _key(8, "jobs running at once")
-    max_running_per_tenant: Positive | None = _key(None, "of them one tenant's", shown="max_running")
+    max_running_per_tenant: Positive | None = _key(
+        None, "of them one tenant's", shown="max_running", example=8
+    )
     max_queued: Positive = _key(1000, "jobs accepted and not started: queued, scheduled and held")
     max_queued_per_tenant: Positive = _key(500, "of them one tenant's")
     max_held: NotNegative = _key(50, "jobs waiting for a person at once")
@@ -225,7 +227,9 @@ class Host(Table):
         example=550,
     )
     min_free_mb: MemoryGate = _key(512, "no start while less memory is free, in MB")
-    retry_after: SomeTime = _key("60s", "how long a refusal by the host is worth waiting for")
+    retry_after: SomeTime = _key(
+        "60s", "after the machine could not start a process: how long no other start is tried"
+    )
 
 
 class Resource(Table):
@@ -247,17 +251,17 @@ class Tenant(Table):
 
 
 class BandDefaults(Table):
-    """Defaults for the kinds of jobs in this band: any key of a kind but ``band``."""
+    """Defaults for the kinds of jobs in this band: any key of a kind but `band`."""
 
     command: Command | None = _key(
         None,
-        "what to run when `enqueue` gives no command",
+        "what to run when `enqueue` names no command; {payload_file} and the like are filled in",
         example=["site-qa", "--payload", "{payload_file}"],
     )
     needs: Names = _key([], "resources held while it runs, one slot of each", example=["browser"])
     priority: Points = _key(0, "a point is worth a minute of waiting")
     stale_after: Moment | None = _key(
-        None, "not started by then (a time of day is the next one): `expired`", example="12:00"
+        None, "not started by then, a time of day being the next one: `expired`", example="12:00"
     )
     deadline: Moment | None = _key(None, "from acceptance to the end; then no retry is left", example="2h")
     timeout: Timeout = _key("2h", "one attempt's running time")
@@ -272,7 +276,9 @@ class BandDefaults(Table):
     max_age: SomeTime = _key("1d", "no retry starts later than this after acceptance")
     max_running: Positive | None = _key(None, "jobs of this kind running at once", example=2)
     queue_cap: Positive | None = _key(None, "jobs of this kind accepted and not started", example=20)
-    on_lost: OnLost = _key("retry", "after an attempt that did not end by itself: again, or ask a person")
+    on_lost: OnLost = _key(
+        "retry", 'an attempt that did not end by itself: "retry", or "unknown", which asks a person'
+    )
     env: Env = _key({}, "variables, after [env] and before the job's own", example={"NODE_ENV": "production"})
     env_file: FilePath | None = _key(
         None, "lines of K=V, mode 0600; read at each start, never stored", example="~/.config/agents.env"

@@ -1,0 +1,156 @@
+"""`clawq config init | check | show | path`: the owner's way to clawq.toml."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clawq.cli import words
+from clawq.cli.params import AsJson
+from clawq.errors import ClawqError, ConfigError
+from clawq.paths import find_home, make_private_dir
+
+if TYPE_CHECKING:
+    from clawq.config.compiler import Checked
+    from clawq.config.explain import Value
+    from clawq.config.problems import Problem
+
+config_app = typer.Typer(
+    name="config", help="Make, check and show clawq.toml.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@config_app.command()
+def init(
+    force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Write a clawq.toml that explains every key and changes nothing."""
+    from clawq.config.reference import write_template
+    from clawq.store.connection import storage_errors
+
+    path = find_home().config
+    with storage_errors(path):
+        make_private_dir(os.path.dirname(path))
+        try:
+            write_template(path, replace=force)
+        except FileExistsError:
+            raise ClawqError(f"{path} is there already", "--force replaces it") from None
+    if as_json:
+        words.write_json({"path": path, "written": True})
+    else:
+        words.write(f"{words.line(path)}: written; edit it, then `clawq config check`")
+    return 0
+
+
+@config_app.command()
+def check(as_json: AsJson = False) -> int:
+    """Say everything that is wrong with clawq.toml, one line each."""
+    from clawq.config.compiler import check_file
+
+    path = find_home().config
+    checked = check_file(path)
+    for problem in (*checked.problems, *checked.warnings):
+        words.note(": ".join(part for part in (problem.where_and_what(path), problem.fix) if part))
+    if as_json:
+        words.write_json(_as_document(checked))
+    elif checked.body is not None:
+        words.write(f"{words.line(path)}: {_all_is_well(checked.body, os.path.exists(path))}")
+    return 0 if checked.body is not None else ConfigError.exit_code
+
+
+@config_app.command()
+def show(as_json: AsJson = False) -> int:
+    """Show the value of every key that is in force, and where each comes from."""
+    from clawq.cli.desk import reading
+    from clawq.config.compiler import check_file
+    from clawq.config.explain import explain, kind_defaults
+    from clawq.store import config_row
+
+    path = find_home().config
+    checked = check_file(path)
+    body: Mapping[str, object] | None = checked.body
+    if body is None:
+        with reading() as desk:
+            row = config_row.load(desk.db) if desk.db is not None else None
+        if row is None or not row[0]:
+            raise checked.error()
+        import json
+
+        body = json.loads(row[1])
+    error = str(checked.error()) if checked.body is None else None
+    values = explain(body, path, checked.lines if checked.body is not None else None)
+    if as_json:
+        document = [
+            {"key": each.key, "value": each.value, "source": each.source, "line": each.line}
+            for each in values
+        ]
+        words.write_json({"path": path, "exists": os.path.exists(path), "error": error, "values": document})
+        return 0
+    if error is not None:
+        words.note(f"{error}; the last good form is in force")
+    _print(values, kind_defaults(body))
+    return 0
+
+
+@config_app.command()
+def path(as_json: AsJson = False) -> int:
+    """Print where clawq.toml is, or would be."""
+    path = find_home().config
+    if as_json:
+        words.write_json({"path": path, "exists": os.path.exists(path)})
+    else:
+        words.write(path)
+    return 0
+
+
+def _as_document(checked: Checked) -> dict[str, object]:
+    def rows(problems: Sequence[Problem]) -> list[dict[str, object]]:
+        return [
+            {"line": each.line or None, "key": each.key or None, "what": each.what, "fix": each.fix or None}
+            for each in problems
+        ]
+
+    return {
+        "path": checked.path,
+        "exists": os.path.exists(checked.path),
+        "ok": checked.body is not None,
+        "errors": rows(checked.problems),
+        "warnings": rows(checked.warnings),
+    }
+
+
+def _all_is_well(body: Mapping[str, Mapping[str, object]], exists: bool) -> str:
+    if not exists:
+        return "OK: there is no such file, the defaults are in force"
+    kinds, resources = len(body["kinds"]), len(body["resources"])
+    return f"OK ({kinds} kind{'s' * (kinds != 1)}, {resources} resources)"
+
+
+def _print(values: Sequence[Value], defaults: Sequence[Value]) -> None:
+    """A table for each table of the file. Of a kind only what is not as in every kind: there are 19 keys."""
+    from clawq.cli.render import QUIET, Column, Page
+    from clawq.config.explain import toml
+    from clawq.config.problems import dotted
+
+    page = Page()
+    told = [each for each in values if each.path[0] != "kinds" or not each.is_default]
+    for table, rows in groupby((*told, *defaults), key=lambda each: each.path[:-1]):
+        is_default = table == ("kinds", "NAME")
+        page.title("every kind that does not say otherwise" if is_default else f"[{dotted(table)}]")
+        page.table(
+            (Column("key"), Column("value", elastic=True), Column("from")),
+            [
+                (
+                    str(each.path[-1]),
+                    "unset" if each.value is None else toml(each.value),
+                    (each.source, QUIET if each.is_default else ""),
+                )
+                for each in rows
+            ],
+        )
+    page.print()
