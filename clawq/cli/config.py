@@ -11,7 +11,7 @@ import typer
 
 from clawq.cli import words
 from clawq.cli.params import AsJson
-from clawq.errors import ClawqError, ConfigError
+from clawq.errors import ClawqError, ConfigError, UsageError
 from clawq.paths import find_home, make_private_dir
 
 if TYPE_CHECKING:
@@ -19,9 +19,14 @@ if TYPE_CHECKING:
     from clawq.config.explain import Value
     from clawq.config.problems import Problem
 
-config_app = typer.Typer(
-    name="config", help="Make, check and show clawq.toml.", no_args_is_help=True, rich_markup_mode=None
-)
+config_app = typer.Typer(name="config", add_completion=False, rich_markup_mode=None)
+
+
+@config_app.callback(invoke_without_command=True)
+def config(ctx: typer.Context) -> None:
+    """Make, check and show clawq.toml."""
+    if ctx.invoked_subcommand is None:
+        raise UsageError("`clawq config` does one of several things", "say init, check, show or path")
 
 
 @config_app.command()
