@@ -1,0 +1,56 @@
+"""Alive, ended, lost or never ran: by the attempt's file."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from clawq.rules.liveness import Evidence, judge, next_check, overdue
+
+CASES = [
+    # locked, ran, exit code, same boot, known running -> verdict
+    ((True, False, None, True, False), "alive"),  # the shell has not spoken yet
+    ((True, True, None, True, True), "alive"),
+    ((True, True, 0, True, True), "alive"),  # it ended, its shell is about to
+    ((False, True, 0, True, True), "ended"),
+    ((False, True, 3, True, False), "ended"),
+    ((False, True, None, True, True), "lost"),
+    ((False, True, None, True, False), "lost"),
+    ((False, False, None, True, False), "never_ran"),
+    ((False, False, 1, True, False), "never_ran"),  # the shell's own failure
+    ((False, False, None, True, True), "lost"),  # its file was deleted
+    ((True, True, None, False, True), "lost"),  # another boot: no lock is believed
+    ((False, False, None, False, False), "lost"),  # its marks may not have reached the disk
+    ((False, True, 7, False, True), "ended"),
+]
+
+
+@pytest.mark.parametrize(("evidence", "verdict"), CASES)
+def test_judge(evidence: tuple[bool, bool, int | None, bool, bool], verdict: str) -> None:
+    assert judge(Evidence(*evidence)) == verdict
+
+
+def test_nothing_that_may_have_run_is_called_never_ran() -> None:
+    for locked, ran, code, boot, known in itertools.product((0, 1), (0, 1), (None, 0, 1), (0, 1), (0, 1)):
+        evidence = Evidence(bool(locked), bool(ran), code, bool(boot), bool(known))
+        if judge(evidence) == "never_ran":
+            assert not evidence.ran
+            assert not evidence.known_running
+            assert evidence.same_boot
+
+
+def test_overdue_names_the_first_reason() -> None:
+    calm = {"started": 0, "last_sign": 900, "lease_ms": 500, "timeout_ms": 2_000, "deadline": None}
+    assert overdue(1_000, **calm) is None
+    assert overdue(1_400, **calm) == "stalled"
+    assert overdue(2_000, **(calm | {"last_sign": 1_999})) == "timed_out"
+    assert overdue(1_000, **(calm | {"deadline": 1_000})) == "deadline"
+    assert overdue(10**9, **(calm | {"timeout_ms": 0, "last_sign": 10**9})) is None
+
+
+def test_next_check_is_the_first_moment_that_overdue_changes() -> None:
+    clocks = {"started": 0, "last_sign": 900, "lease_ms": 500, "timeout_ms": 2_000, "deadline": 1_200}
+    at = next_check(**clocks)
+    assert overdue(at - 1, **clocks) is None
+    assert overdue(at, **clocks) == "deadline"

@@ -1,0 +1,117 @@
+"""What becomes of a job when an attempt ends."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawq import job
+from clawq.rules import classify
+from clawq.rules.retry import Policy, after, backoff
+
+POLICY = Policy(
+    max_attempts=3,
+    backoff_ms=30_000,
+    max_backoff_ms=3_600_000,
+    max_age_ms=86_400_000,
+    on_lost="retry",
+    accepted_at=0,
+    deadline_at=None,
+)
+FAILED = classify.by_exit_code(1)
+
+
+def test_success_ends_the_job() -> None:
+    assert after(classify.by_exit_code(0), 1, POLICY, False, 0, 1.0).state == job.SUCCEEDED
+
+
+def test_a_failure_is_tried_again_later() -> None:
+    decision = after(FAILED, 1, POLICY, False, now=1_000, jitter=1.0)
+    assert decision == (job.SCHEDULED, "transient", 31_000)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "state"), [(1, job.SCHEDULED), (2, job.SCHEDULED), (3, job.DEAD), (4, job.DEAD)]
+)
+def test_the_cap_on_attempts(attempts: int, state: str) -> None:
+    assert after(FAILED, attempts, POLICY, False, 0, 1.0).state == state
+
+
+@pytest.mark.parametrize("code", sorted(classify.PERMANENT_EXITS))
+def test_what_cannot_work_goes_straight_to_dead(code: int) -> None:
+    assert after(classify.by_exit_code(code), 1, POLICY, False, 0, 1.0).state == job.DEAD
+
+
+def test_an_attempt_that_never_ran_is_queued_again_for_free() -> None:
+    end = classify.NEVER_STARTED
+    assert not end.charged
+    assert after(end, 99, POLICY, False, 0, 1.0).state == job.QUEUED
+
+
+@pytest.mark.parametrize("reason", ["timed_out", "stalled", "stopped"])
+def test_an_end_that_is_not_the_agents_own_goes_by_on_lost(reason: str) -> None:
+    end = classify.by_kill(reason, 143)
+    assert after(end, 1, POLICY._replace(on_lost="unknown"), False, 0, 1.0).state == job.UNKNOWN
+    assert after(end, 1, POLICY, False, 0, 1.0).state in (job.SCHEDULED, job.QUEUED)
+
+
+@pytest.mark.parametrize("code", [129, 137, 139, 143, 159])
+def test_an_end_by_a_signal_is_not_the_agents_own(code: int) -> None:
+    end = classify.by_exit_code(code)
+    assert (end.signal, end.own_word) == (code - 128, False)
+    assert after(end, 1, POLICY._replace(on_lost="unknown"), False, 0, 1.0).state == job.UNKNOWN
+
+
+@pytest.mark.parametrize("code", [128, 160, 255])
+def test_other_high_exit_codes_are_the_agents_own(code: int) -> None:
+    assert classify.by_exit_code(code).own_word
+
+
+def test_the_agents_own_failure_does_not_ask_a_person() -> None:
+    assert after(FAILED, 1, POLICY._replace(on_lost="unknown"), False, 0, 1.0).state == job.SCHEDULED
+
+
+def test_ended_by_stop_now_costs_no_attempt() -> None:
+    end = classify.by_kill("stopped", 143)
+    assert not end.charged
+    assert after(end, 3, POLICY, False, 0, 1.0).state == job.QUEUED
+
+
+@pytest.mark.parametrize(
+    "end", [FAILED, classify.LOST, classify.NEVER_STARTED, classify.by_kill("timed_out", None)]
+)
+def test_a_cancel_that_was_asked_for_wins_over_a_retry(end: classify.End) -> None:
+    assert after(end, 1, POLICY, True, 0, 1.0).state == job.CANCELLED
+
+
+def test_success_stands_before_a_cancel() -> None:
+    assert after(classify.by_exit_code(0), 1, POLICY, True, 0, 1.0).state == job.SUCCEEDED
+
+
+def test_no_retry_after_the_deadline_or_too_old() -> None:
+    soon = POLICY._replace(deadline_at=20_000)
+    assert after(FAILED, 1, soon, False, 0, 1.0) == (job.DEAD, "deadline", None)
+    old = POLICY._replace(max_age_ms=10_000)
+    assert after(FAILED, 1, old, False, 0, 1.0) == (job.DEAD, "max_age", None)
+
+
+@given(
+    attempts=st.integers(1, 10_000),
+    base=st.integers(1, 10**9),
+    cap=st.integers(1, 10**9),
+    jitter=st.floats(0.8, 1.2),
+)
+def test_backoff_is_never_past_its_cap_and_never_zero_for_long(
+    attempts: int, base: int, cap: int, jitter: float
+) -> None:
+    delay = backoff(attempts, base, cap, jitter)
+    assert 0 <= delay <= cap
+    assert delay >= int(0.8 * min(base, cap)) - 1
+
+
+@given(attempts=st.integers(1, 8), jitter=st.floats(0.8, 1.2))
+def test_backoff_doubles(attempts: int, jitter: float) -> None:
+    uncapped = 10**12
+    ratio = backoff(attempts + 1, 30_000, uncapped, jitter) / backoff(attempts, 30_000, uncapped, jitter)
+    assert ratio == pytest.approx(2, rel=1e-3)
