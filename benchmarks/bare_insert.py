@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 import apsw
 
@@ -15,6 +16,6 @@ db.execute(
     "INSERT INTO jobs (kind, tenant, band, priority, needs, state, changed_at, command, cwd, rank,"
     " created_at, accepted_at, run_after, ready_at)"
     " VALUES ('default', 'default', 2, 0, '', 'queued', ?1, '[\"true\"]', ?2, ?1, ?1, ?1, ?1, ?1)",
-    (1, os.getcwd()),
+    (time.time_ns() // 1_000_000, os.getcwd()),
 )
 db.execute("COMMIT")
