@@ -1,0 +1,213 @@
+"""The owner's command line: which command is where, and how its mistakes become one line.
+
+Only the module of the command that was asked for is imported. Typer's own coercion of values would
+load pydantic for every option, so commands take text and read it themselves.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from clawq import __version__
+from clawq.cli import words
+from clawq.errors import ClawqError, UsageError
+from clawq.options import near
+
+SECTIONS = {
+    "Put work in": {
+        "enqueue": "clawq.cli.enqueue",
+        "add": "clawq.cli.enqueue",
+    },
+    "Run it": {
+        "run": "clawq.cli.run",
+        "stop": "clawq.cli.run",
+    },
+    "Look": {
+        "status": "clawq.cli.status",
+        "list": "clawq.cli.look",
+        "show": "clawq.cli.show",
+        "why": "clawq.cli.why",
+        "logs": "clawq.cli.logs",
+        "wait": "clawq.cli.wait",
+        "dead": "clawq.cli.look",
+        "unknown": "clawq.cli.look",
+    },
+    "Change": {
+        "retry": "clawq.cli.change",
+        "cancel": "clawq.cli.change",
+        "approve": "clawq.cli.change",
+        "deny": "clawq.cli.change",
+        "edit": "clawq.cli.change",
+        "reconcile": "clawq.cli.change",
+        "pause": "clawq.cli.control",
+        "resume": "clawq.cli.control",
+        "prune": "clawq.cli.control",
+    },
+    "Set up": {
+        "config": "clawq.cli.config",
+    },
+}
+"""Section of the help -> command -> the module that has it."""
+
+MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
+
+# The class has a public name in some versions of Typer only, its descendant in all.
+_PARSE_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
+INTERRUPTED = 130
+
+
+class _AsTyped:
+    """Stands where Typer would build a pydantic adapter: text stays text."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        return () if value is None and (param.multiple or param.nargs == -1) else value
+
+
+def _as_typed(param: Any) -> Any:
+    if hasattr(param, "_runtime_param"):
+        param._runtime_param = _AsTyped()
+    return param
+
+
+class Command(TyperCommand):
+    """A command whose values are all text or switches."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params = [_as_typed(param) for param in self.params]
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _as_typed(super().get_help_option(ctx))
+
+
+class Commands(TyperGroup):
+    """Imports a command's module when the command is named, and all of them for the help."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _as_typed(super().get_help_option(ctx))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(MODULES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands and cmd_name in MODULES:
+            self.commands[cmd_name] = _load(cmd_name)
+        return self.commands.get(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in MODULES and not args[0].startswith("-"):
+            hint = near(args[0], MODULES)
+            raise UsageError(f"there is no command {args[0]!r}", f"{hint}`clawq --help` lists them")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for title, commands in SECTIONS.items():
+            rows = []
+            for name in commands:
+                found = self.get_command(ctx, name)
+                rows.append((name.ljust(10), found.get_short_help_str(limit=64)))
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def _load(name: str) -> Any:
+    if name in ("enqueue", "add"):
+        return _enqueue(name)
+    module = importlib.import_module(MODULES[name])
+    own = typer.Typer(add_completion=False, rich_markup_mode=None)
+    if name == "config":
+        own = module.config_app
+    elif hasattr(module, "register"):
+        module.register(own)
+    else:
+        own.command(name)(getattr(module, "list_jobs" if name == "list" else name))
+    for each in own.registered_commands:
+        each.cls = Command
+    built: Any = typer.main.get_command(own)
+    if name != "config":
+        built = getattr(built, "commands", {}).get(name, built)
+    built.name = name
+    return built
+
+
+def _enqueue(name: str) -> Any:
+    """Only for the help: the door sends these straight to their module."""
+    own = typer.Typer(add_completion=False, rich_markup_mode=None)
+    passed_on = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+
+    def enqueue(ctx: typer.Context) -> int:
+        from clawq.cli.enqueue import main
+
+        return main(ctx.args)
+
+    text = "Accept a job and walk away." if name == "enqueue" else "The same as enqueue."
+    own.command(name, context_settings=passed_on, help=text)(enqueue)
+    return typer.main.get_command(own)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        words.write(f"clawq {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    name="clawq",
+    cls=Commands,
+    add_completion=False,
+    rich_markup_mode=None,
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+    help="A local job queue with backpressure for AI agents. Without a command: clawq status.",
+)
+
+
+@app.callback()
+def _clawq(
+    ctx: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> int:
+    if ctx.invoked_subcommand is not None:
+        return 0
+    from clawq.cli.status import status
+
+    return status()
+
+
+def main(argv: list[str]) -> int:
+    """Run one of the owner's commands. Its exit code; raises ClawqError for what it refuses."""
+    for stream in (sys.stdout, sys.stderr):
+        # What an encoding cannot say must not end the program that says it.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = typer.main.get_command(app).main(args=argv, prog_name="clawq", standalone_mode=False)
+    except _PARSE_ERROR as error:
+        raise _usage(error) from None
+    except typer.Abort:
+        return INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: Any) -> ClawqError:
+    """Typer's complaint in the form of ours: what is wrong, what to do."""
+    ctx = getattr(error, "ctx", None)
+    path = ctx.command_path if ctx else "clawq"
+    what = words.line(error.format_message()).rstrip(".")
+    fix = f"`{path} --help` shows what it takes"
+    option = getattr(error, "option_name", None)
+    if option and what.startswith("No such option"):
+        what = f"there is no option {words.line(option)!r}"
+        known = [name for param in ctx.command.params for name in param.opts] if ctx else []
+        fix = near(option, known) + fix
+    elif what:
+        what = what[0].lower() + what[1:]
+    return UsageError(what, fix)

@@ -1,0 +1,147 @@
+"""`clawq pause`, `resume` and `prune`: a person steers the queue as a whole."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clawq import job, when
+from clawq.cli import desk, params, words
+from clawq.errors import UsageError
+from clawq.poke import poke
+from clawq.store import jobs, views
+
+if TYPE_CHECKING:
+    from clawq.cli.desk import Desk
+
+BATCH = 500
+"""Jobs deleted in one transaction: enqueuers wait for it no longer than for one another."""
+
+Tenant = Annotated[str | None, typer.Option("--tenant", metavar="TENANT", help="Only this tenant's jobs.")]
+Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only jobs of this kind.")]
+Resource = Annotated[
+    str | None, typer.Option("--resource", metavar="RESOURCE", help="Only jobs that need this resource.")
+]
+Band = Annotated[str | None, typer.Option("--band", metavar="BAND", help="Only jobs of this band.")]
+
+
+def pause(
+    tenant: Tenant = None,
+    kind: Kind = None,
+    resource: Resource = None,
+    band: Band = None,
+    as_json: params.AsJson = False,
+) -> int:
+    """Start nothing more of a tenant, kind, resource or band; without one, nothing at all.
+
+    What runs goes on.
+    """
+    scope, name = _scope(tenant, kind, resource, band)
+    with desk.changing(create=True) as here:
+        _check(scope, name, here)
+        changed = here.db is not None and jobs.pause(here.db, scope, name, here.now)
+    poke(here.home)
+    return _tell(scope, name, changed, "paused", "paused already", as_json)
+
+
+def resume(
+    tenant: Tenant = None,
+    kind: Kind = None,
+    resource: Resource = None,
+    band: Band = None,
+    as_json: params.AsJson = False,
+) -> int:
+    """Undo the pause of a tenant, kind, resource or band; without one, the pause of everything."""
+    scope, name = _scope(tenant, kind, resource, band)
+    with desk.changing() as here:
+        # First the pause, then the name: what is paused may have left the configuration.
+        known = (scope, name) in _pauses(here)
+        if not known:
+            _check(scope, name, here)
+        changed = known and here.db is not None and jobs.resume(here.db, scope, name)
+        left = _pauses(here)
+    poke(here.home)
+    for other in left:
+        words.note(f"still paused: {_named(*other)}")
+    return _tell(scope, name, changed, "resumed", "not paused", as_json)
+
+
+def prune(
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than", metavar="DURATION", help="Ended this long ago; default: limits.retention."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and delete nothing.")] = False,
+    as_json: params.AsJson = False,
+) -> int:
+    """Delete jobs that ended long ago, with their logs. Dedupe keys that hold for ever stay."""
+    age = None if older_than is None else when.duration(older_than)
+    with desk.reading() as here:
+        settings, _ = here.settings()
+        before = here.now - (settings.limits.retention_ms if age is None else age)
+        count = jobs.count_prunable(here.db, before) if here.db and dry_run else 0
+    if not dry_run and here.db is not None:
+        count = _prune(before)
+    if as_json:
+        words.write_json({"jobs": count, "before_at": before, "dry_run": dry_run})
+    else:
+        words.write(f"{words.jobs(count)} {'would be pruned' if dry_run else 'pruned'}")
+    return 0
+
+
+def _prune(before: int) -> int:
+    pruned = 0
+    with desk.changing() as here:
+        while here.db is not None:
+            ids, logs = jobs.prunable(here.db, before, BATCH)
+            if not ids:
+                break
+            # The files first: a crash between the two leaves rows, which the next prune finds again.
+            for name in logs:
+                try:
+                    os.unlink(os.path.join(here.home.logs, name))
+                except FileNotFoundError:
+                    pass
+            pruned += jobs.prune(here.db, ids, before)
+    return pruned
+
+
+def _scope(tenant: str | None, kind: str | None, resource: str | None, band: str | None) -> tuple[str, str]:
+    given = {"tenant": tenant, "kind": kind, "resource": resource, "band": band}
+    chosen = [(scope, name) for scope, name in given.items() if name is not None]
+    if len(chosen) > 1:
+        raise UsageError(
+            f"--{chosen[0][0]} and --{chosen[1][0]} exclude each other", "give one, and then the other"
+        )
+    return chosen[0] if chosen else ("all", "")
+
+
+def _pauses(here: Desk) -> list[tuple[str, str]]:
+    return [(row["scope"], row["name"]) for row in views.pauses(here.db)] if here.db else []
+
+
+def _check(scope: str, name: str, here: Desk) -> None:
+    """A tenant is whatever producers call it; the others are known beforehand. Raises UsageError."""
+    if scope == "kind":
+        words.known(name, here.kinds(), "kind")
+    elif scope == "resource":
+        words.known(name, here.settings()[0].resources, "resource")
+    elif scope == "band":
+        words.known(name, job.BANDS, "band")
+
+
+def _named(scope: str, name: str) -> str:
+    return "everything" if scope == "all" else f"{scope} {name}"
+
+
+def _tell(scope: str, name: str, changed: bool, done: str, was: str, as_json: bool) -> int:
+    if as_json:
+        row: dict[str, Any] = {"scope": scope, "name": name or None, "changed": changed}
+        words.write_json(row)
+    else:
+        words.write(f"{words.line(_named(scope, name))}: {done if changed else was}")
+    return 0

@@ -1,0 +1,207 @@
+"""Pages of aligned text for people: the only user of Rich.
+
+Every text goes through ``words.line`` and into a ``Text``, so neither control characters nor markup in
+what agents and users write can reach the terminal. Colours: red needs a person, yellow waits, green is
+fine. Tables are measured here, since only the free-text columns may be cut, never wrapped.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from rich.cells import set_cell_size
+from rich.console import Console, Group
+from rich.text import Text
+
+from clawq.cli import words
+
+Part = str | tuple[str, str]
+"""A text, or a text and its style."""
+
+GOOD, WAITS, BAD, QUIET, TITLE = "green", "yellow", "red", "dim", "bold"
+
+STATE_STYLE = {
+    "scheduled": WAITS,
+    "queued": WAITS,
+    "held": WAITS,
+    "starting": GOOD,
+    "running": GOOD,
+    "waiting": GOOD,
+    "unknown": BAD,
+    "succeeded": GOOD,
+    "dead": BAD,
+    "expired": QUIET,
+    "cancelled": QUIET,
+}
+
+NARROWEST = 40
+LABEL = 12
+"""Columns of the labels at the left of a page."""
+GAUGE = 20
+
+
+class Column(NamedTuple):
+    """``elastic`` columns give way when the table is wider than the page."""
+
+    title: str
+    right: bool = False
+    elastic: bool = False
+
+
+class Page:
+    """Lines in the order in which they are added."""
+
+    def __init__(self, width: int | None = None, unicode: bool | None = None) -> None:
+        self.width = max(NARROWEST, page_width() if width is None else width)
+        self._unicode = words.unicode_terminal() if unicode is None else unicode
+        self._lines: list[Text] = []
+
+    def line(self, *parts: Part) -> None:
+        """One line, cut at the right edge."""
+        self._lines.append(self._fit(_text(parts)))
+
+    def pair(self, label: str, *parts: Part) -> None:
+        """A label, and what it names; further lines stand under the first."""
+        head = Text(set_cell_size(label, LABEL), style=QUIET)
+        for text in self._wrap(_text(parts), self.width - LABEL):
+            self._lines.append(head + text)
+            head = Text(" " * LABEL)
+
+    def items(self, label: str, items: Iterable[Part]) -> None:
+        """A label and short texts side by side, as many on a line as fit."""
+        room = self.width - LABEL
+        row = Text()
+        rows = [row]
+        for text in map(_piece, items):
+            if row and row.cell_len + 3 + text.cell_len > room:
+                row = Text()
+                rows.append(row)
+            row.append_text(Text("   ") + text if row else text)
+        for number, row in enumerate(rows):
+            self._lines.append(
+                self._fit(Text(set_cell_size("" if number else label, LABEL), style=QUIET) + row)
+            )
+
+    def gap(self) -> None:
+        """An empty line, unless the page is empty or has one."""
+        if self._lines and self._lines[-1]:
+            self._lines.append(Text())
+
+    def title(self, text: str) -> None:
+        """The heading of a table."""
+        self.gap()
+        self.line((text, TITLE))
+
+    def foreign(self, text: str, by: int) -> None:
+        """Lines that somebody else wrote, quiet and cut at the right edge."""
+        for each in text.splitlines():
+            self._lines.append(self._fit(Text(" " * by + words.line(each), style=QUIET)))
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]], indent: int = 2) -> None:
+        """Aligned columns under dim headings."""
+        cells = [[_piece(cell) for cell in row] for row in rows]
+        heads = [Text(column.title, style=QUIET) for column in columns]
+        widths = [max(text.cell_len for text in column) for column in zip(heads, *cells, strict=True)]
+        self._squeeze(widths, columns, self.width - indent - 2 * (len(columns) - 1))
+        for row in [heads, *cells]:
+            line = Text(" " * indent)
+            for number, (text, column, width) in enumerate(zip(row, columns, widths, strict=True)):
+                text = self._cut(text, width)
+                pad = Text(" " * (width - text.cell_len))
+                line.append_text(Text("  ") if number else Text())
+                line.append_text(pad + text if column.right else text + pad)
+            line.rstrip()
+            self._lines.append(self._fit(line))
+
+    def gauge(self, share: float) -> tuple[Part, Part]:
+        """A bar, full at 1.0 where a gate closes: two parts of a line."""
+        filled = min(GAUGE, max(0, round(share * GAUGE)))
+        style = GOOD if share < 0.75 else WAITS if share < 1 else BAD
+        full, empty = ("\u2588", "\u2591") if self._unicode else ("#", "-")
+        return (full * filled, style), (empty * (GAUGE - filled), QUIET)
+
+    def renderable(self) -> Group:
+        """For Rich."""
+        return Group(*self._lines)
+
+    def print(self) -> None:
+        """To stdout, in colour only on a terminal."""
+        console = _console(self.width)
+        with console.capture() as captured:
+            console.print(self.renderable(), soft_wrap=True)
+        sys.stdout.write(captured.get())
+
+    @staticmethod
+    def _squeeze(widths: list[int], columns: Sequence[Column], room: int) -> None:
+        """Take what is too much from the widest elastic columns, then from the widest of all."""
+        for candidates, floor in (
+            ([n for n, column in enumerate(columns) if column.elastic], 8),
+            (list(range(len(columns))), 3),
+        ):
+            while sum(widths) > room and candidates:
+                widest = max(candidates, key=lambda n: widths[n])
+                if widths[widest] <= floor:
+                    break
+                widths[widest] -= 1
+
+    def _fit(self, text: Text) -> Text:
+        return self._cut(text, self.width)
+
+    def _cut(self, text: Text, width: int) -> Text:
+        if text.cell_len <= width:
+            return text
+        mark = "\u2026" if self._unicode else "~"
+        cut = text.copy()
+        cut.truncate(max(0, width - 1), overflow="crop")
+        return cut.append(mark)
+
+    def _wrap(self, text: Text, width: int) -> list[Text]:
+        return list(text.wrap(_console(width), width)) or [Text()]
+
+
+def watch(draw: Callable[[], Page], seconds: float = 1.0) -> None:
+    """Draw the page again and again in place, until Ctrl-C."""
+    import time
+
+    from rich.live import Live
+
+    with Live(console=_console(None), screen=True, auto_refresh=False) as live:
+        try:
+            while True:
+                live.update(draw().renderable(), refresh=True)
+                time.sleep(seconds)
+        except KeyboardInterrupt:
+            return
+
+
+def page_width() -> int:
+    """Columns of the terminal on stdout; of COLUMNS, else 80, when stdout is none."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    except (OSError, ValueError, AttributeError):
+        given = os.environ.get("COLUMNS", "")
+        return int(given) if given.isascii() and given.isdigit() and len(given) < 5 else 80
+
+
+def state(name: str) -> Part:
+    """A state in its colour."""
+    return (name, STATE_STYLE.get(name, ""))
+
+
+def _console(width: int | None) -> Console:
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+
+
+def _piece(part: Part) -> Text:
+    text, style = (part, "") if isinstance(part, str) else part
+    return Text(words.line(text), style=style)
+
+
+def _text(parts: Iterable[Part]) -> Text:
+    whole = Text()
+    for part in parts:
+        whole.append_text(_piece(part))
+    return whole

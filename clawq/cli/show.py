@@ -1,0 +1,179 @@
+"""`clawq show`: everything about one job."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from typing import TYPE_CHECKING, Any
+
+from clawq import job
+from clawq.cli import desk, params, words
+from clawq.store import views
+
+if TYPE_CHECKING:
+    from clawq.cli.render import Page, Part
+
+Document = dict[str, Any]
+
+EVENTS_SHOWN = 20
+PAYLOAD_CHARS = 2_000
+
+
+def show(ids: params.JobIds, as_json: params.AsJson = False) -> int:
+    """Show a job: its row, its attempts, why it was deferred, and every state it was in."""
+    first = True
+
+    def tell(job_id: int) -> None:
+        nonlocal first
+        document, more, now = _read(job_id)
+        if as_json:
+            words.write_json(document)
+            return
+        if not first:
+            words.write("")
+        first = False
+        _draw(document, more, now).print()
+
+    return words.each(words.job_ids(ids), tell)
+
+
+def _read(job_id: int) -> tuple[Document, Document, int]:
+    with desk.reading() as here:
+        db = here.queue(job_id)
+        settings, _ = here.settings()
+        return views.show(db, settings, here.home.logs, job_id), views.more(db, job_id), here.now
+
+
+def _draw(document: Document, more: Document, now: int) -> Page:
+    from clawq.cli.render import BAD, QUIET, Page, state
+
+    row = document["job"]
+    page = Page()
+    page.pair("job", (str(row["id"]), "bold"), "  ", (row["kind"], "bold"))
+    page.pair("state", state(row["state"]), (_since(more, now), QUIET))
+    if more["cancel_at"] and row["state"] in job.ACTIVE:
+        page.pair("", (f"cancel asked for {words.ago(now, more['cancel_at'])} ago", BAD))
+    if row["last_error"]:
+        page.pair(
+            "error",
+            (row["last_error"], BAD),
+            (f"  ({row['error_class']})" if row["error_class"] else "", QUIET),
+        )
+    if row["exit_code"] is not None:
+        page.pair("exit code", str(row["exit_code"]))
+    page.pair("tenant", row["tenant"])
+    page.pair("band", row["band"], f", priority {row['priority']}" if row["priority"] else "")
+    page.pair(
+        "attempts", f"{row['attempts']} of {row['max_attempts']} charged", _retries(document["retries"])
+    )
+    if row["needs"]:
+        page.pair("needs", ", ".join(row["needs"]))
+    if more["exclusive"]:
+        page.pair("exclusive", more["exclusive"])
+    if row["dedupe_key"]:
+        page.pair("dedupe key", row["dedupe_key"])
+    for label, at in (
+        ("created", row["created_at"]),
+        ("not before", row["run_after"] if row["state"] in job.PENDING and row["run_after"] > now else None),
+        ("stale at", row["stale_at"]),
+        ("deadline", row["deadline_at"]),
+        ("started", row["started_at"]),
+        ("ended", row["ended_at"]),
+    ):
+        if at is not None:
+            page.pair(label, _moment(at), (f"  {_relative(at, now)}", QUIET))
+    if row["command"]:
+        page.pair("command", shlex.join(row["command"]))
+    page.pair("folder", row["cwd"])
+    if more["payload"]:
+        page.pair("payload", _compact(more["payload"]))
+    _draw_tables(page, document, now)
+    return page
+
+
+def _draw_tables(page: Page, document: Document, now: int) -> None:
+    from clawq.cli.render import Column, state
+
+    if document["attempts"]:
+        page.title("Attempts")
+        page.table(
+            [
+                Column("NO", right=True),
+                Column("STARTED"),
+                Column("TOOK", right=True),
+                Column("OUTCOME"),
+                Column("EXIT", right=True),
+                Column("ERROR", elastic=True),
+            ],
+            [
+                [
+                    str(row["number"]),
+                    _moment(row["started_at"]),
+                    _took(row, now),
+                    _outcome(row["outcome"]),
+                    _exit(row),
+                    row["error"] or "",
+                ]
+                for row in document["attempts"]
+            ],
+        )
+    if document["deferrals"]:
+        page.title("Deferred")
+        page.table(
+            [Column("REASON", elastic=True), Column("COUNT", right=True), Column("FIRST"), Column("LAST")],
+            [
+                [row["reason"], str(row["count"]), _moment(row["first_at"]), _moment(row["last_at"])]
+                for row in document["deferrals"]
+            ],
+        )
+    events = document["events"][-EVENTS_SHOWN:]
+    page.title("Events")
+    page.table(
+        [Column("AT"), Column("FROM"), Column("TO"), Column("REASON", elastic=True)],
+        [[_moment(row["at"]), row["from"], state(row["to"]), row["reason"] or ""] for row in events],
+    )
+    if len(document["events"]) > len(events):
+        page.line((f"  {len(document['events']) - len(events)} earlier ones: --json has them", "dim"))
+
+
+def _since(more: Document, now: int) -> str:
+    reason = f", {more['reason']}" if more["reason"] else ""
+    return f"  for {words.ago(now, more['changed_at'])}{reason}"
+
+
+def _retries(retries: Document) -> Part:
+    if not retries:
+        return ""
+    return ("; tried again for: " + ", ".join(f"{reason} ({n})" for reason, n in retries.items()), "dim")
+
+
+def _moment(at: int | None) -> str:
+    return "-" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at / 1000))
+
+
+def _relative(at: int, now: int) -> str:
+    return f"in {words.short((at - now) / 1000)}" if at > now else f"{words.ago(now, at)} ago"
+
+
+def _took(row: Document, now: int) -> str:
+    if row["started_at"] is None:
+        return "-"
+    return words.ago(row["ended_at"] or now, row["started_at"])
+
+
+def _outcome(outcome: str | None) -> Part:
+    if outcome is None:
+        return ("under way", "green")
+    return (outcome, "green" if outcome == "succeeded" else "dim" if outcome == "cancelled" else "red")
+
+
+def _exit(row: Document) -> str:
+    if row["signal"] is not None:
+        return f"sig {row['signal']}"
+    return "-" if row["exit_code"] is None else str(row["exit_code"])
+
+
+def _compact(payload: str) -> str:
+    text = json.dumps(json.loads(payload), ensure_ascii=False)
+    return text if len(text) <= PAYLOAD_CHARS else f"{text[:PAYLOAD_CHARS]} ... ({len(text)} characters)"

@@ -1,0 +1,68 @@
+"""`clawq why`: what a job waits for, in figures, and what clears it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clawq import job
+from clawq.cli import desk, params, words
+from clawq.store.why import why as ask
+
+if TYPE_CHECKING:
+    from clawq.cli.render import Page
+
+Document = dict[str, Any]
+
+PUBLIC = ("job_id", "state", "blocked_by", "deferrals")
+
+
+def why(ids: params.JobIds, as_json: params.AsJson = False) -> int:
+    """Say why a job does not run yet, and what has to happen first."""
+
+    def tell(job_id: int) -> None:
+        with desk.reading() as here:
+            runs = desk.look_for_supervisor(here.home, here.now).running
+            document = ask(here.queue(job_id), job_id, runs)
+        if as_json:
+            words.write_json({key: document[key] for key in PUBLIC})
+        else:
+            _draw(document, here.now).print()
+
+    return words.each(words.job_ids(ids), tell)
+
+
+def _draw(document: Document, now: int) -> Page:
+    from clawq.cli.render import BAD, QUIET, WAITS, Page, state
+
+    page = Page()
+    page.line(f"job {document['job_id']} is ", state(document["state"]), _in_short(document))
+    for row in document["blocked_by"]:
+        since = f"  for {words.ago(now, row['since'])}" if row["since"] is not None else ""
+        style = BAD if row["reason"] in ("no_supervisor", "never_fits", "unknown") else WAITS
+        page.line("  ", (row["reason"], style), _figures(row), (since, QUIET))
+        page.pair("", f"until {row['clears_when']}")
+    for row in document["deferrals"]:
+        times = "once" if row["count"] == 1 else f"{row['count']} times"
+        page.line(
+            ("  deferred ", QUIET),
+            times,
+            (f", {row['reason']}, last {words.ago(now, row['last_at'])} ago", QUIET),
+        )
+    return page
+
+
+def _in_short(document: Document) -> str:
+    if document["blocked_by"]:
+        return ""
+    if document["state"] == job.QUEUED:
+        ahead = document["ahead"]
+        return f": next in turn, after {words.jobs(ahead)} of its lane" if ahead else ": next in turn"
+    if document["state"] in job.ENDED:
+        return f": nothing keeps it; `clawq show {document['job_id']}` tells how it went"
+    return ": nothing keeps it"
+
+
+def _figures(row: Document) -> str:
+    if row["measured"] is None:
+        return ""
+    return f"  {row['measured']}" + ("" if row["limit"] is None else f" of {row['limit']}")

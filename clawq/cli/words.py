@@ -1,0 +1,150 @@
+"""Reading what an owner types and writing lines that a terminal can be trusted with. No Rich here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from clawq import job, when
+from clawq.errors import NoSuchJob, Refused, UsageError, WrongState
+from clawq.options import near
+
+LARGEST_ID = 2**63 - 1
+"""SQLite's largest row number: no job has one above it."""
+
+_SEVERITY = (0, 1, 75, 65)
+"""Exit codes that concern one job, the mildest first."""
+
+_MOMENTS = frozenset({"at", "since", "run_after"})
+
+
+def write(text: str) -> None:
+    """One line of data on stdout."""
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """One line on stderr that is not an error."""
+    sys.stderr.write(f"clawq: {line(text)}\n")
+
+
+def each(ids: Iterable[int], handle: Callable[[int], object]) -> int:
+    """Handle every id, with one line for each that was refused. The most severe exit code.
+
+    What is wrong with more than one job, such as a full disk, is raised.
+    """
+    codes = [0]
+    for job_id in ids:
+        try:
+            handle(job_id)
+        except (NoSuchJob, WrongState, Refused) as error:
+            note(str(error))
+            codes.append(error.exit_code)
+    return max(codes, key=_SEVERITY.index)
+
+
+def write_json(document: object) -> None:
+    """One JSON document on a line, with every time (epoch ms inside) as ISO 8601 in UTC."""
+    import json
+
+    write(json.dumps(_with_iso(document), ensure_ascii=True))
+
+
+def _with_iso(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: when.iso(inner)
+            if isinstance(inner, int) and (key in _MOMENTS or key.endswith("_at"))
+            else _with_iso(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_with_iso(inner) for inner in value]
+    return value
+
+
+def line(text: object) -> str:
+    """`text` as one line that cannot steer a terminal: no escape sequences, controls or line breaks."""
+    from clawq.host.output import plain
+
+    return plain(str(text)).replace("\n", " ").replace("\t", " ")
+
+
+def short(seconds: float | None) -> str:
+    """A duration for people: ``45s``, ``3m``, ``2h10m``, ``3d4h``; ``-`` for None."""
+    if seconds is None:
+        return "-"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if minutes < 60:
+        return f"{minutes}m"
+    if hours < 24:
+        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
+    return f"{days}d{hours % 24}h" if hours % 24 and days < 10 else f"{days}d"
+
+
+def ago(now: int, then: int | None) -> str:
+    """How long before `now` (both ms) that was, for people."""
+    return short(None if then is None else max(0, now - then) / 1000)
+
+
+def size(mb: int | None) -> str:
+    """Mebibytes for people: ``512 MB``, ``5.1 GB``."""
+    if mb is None:
+        return "-"
+    return f"{mb} MB" if mb < 1024 else f"{mb / 1024:.1f} GB"
+
+
+def jobs(count: int) -> str:
+    """``1 job``, ``12 jobs``."""
+    return "1 job" if count == 1 else f"{count} jobs"
+
+
+def job_ids(texts: Sequence[str]) -> list[int]:
+    """Ids as typed, each once, in order. Raises UsageError."""
+    return list(dict.fromkeys(job_id(text) for text in texts))
+
+
+def job_id(text: str) -> int:
+    """Raises UsageError, and NoSuchJob for a number that no job can have."""
+    digits = text.removeprefix("#")
+    if not (digits.isascii() and digits.isdigit()):
+        raise UsageError(f"{text!r} is not a job number", "`clawq list` shows them")
+    if len(digits) > 19 or int(digits) > LARGEST_ID:
+        raise NoSuchJob(int(digits[:30]))
+    return int(digits)
+
+
+def number(text: str, option: str, least: int, most: int = 2**31 - 1) -> int:
+    """A whole number from `least` to `most`. Raises UsageError."""
+    digits = text.removeprefix("-")
+    if digits.isascii() and digits.isdigit() and len(digits) < 12 and least <= int(text) <= most:
+        return int(text)
+    raise UsageError(f"{option} {text!r} is not a number", f"write a whole number from {least} to {most}")
+
+
+def known(word: str, choices: Iterable[str], what: str) -> str:
+    """`word` when it is one of `choices`. Raises UsageError that names a near match, or all of them."""
+    choices = list(choices)
+    if word in choices:
+        return word
+    hint = near(word, choices) or f"there are {', '.join(sorted(choices))}"
+    raise UsageError(f"there is no {what} {word!r}", hint.strip())
+
+
+def state(word: str) -> str:
+    """A job's state. Raises UsageError."""
+    return known(word, job.STATES, "state")
+
+
+def unicode_terminal(environ: dict[str, str] | None = None) -> bool:
+    """May bars and ellipses be drawn? Only where both Python and the locale say UTF-8: Python writes
+    UTF-8 under the C locale too, which says nothing about who reads it."""
+    values = os.environ if environ is None else environ
+    locale = values.get("LC_ALL") or values.get("LC_CTYPE") or values.get("LANG") or ""
+    encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "")
+    return encoding == "utf8" and "utf8" in locale.lower().replace("-", "")
