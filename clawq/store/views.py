@@ -55,12 +55,23 @@ _ROW_QUERY = {
 }
 
 
-def status(db: apsw.Connection, settings: Settings, now: int) -> Row:
+def status(db: apsw.Connection | None, settings: Settings, now: int) -> Row:
     """What ``status`` says of the queue: ``counts``, ``depth``, ``running``, ``waiting_on``, ``refused``,
     ``resources``, and ``pauses`` besides.
 
     A row of ``running`` also carries ``log`` (the file's bare name), ``exclusive`` and ``cancel_at``.
+    None for `db` is a queue that nothing was ever put into.
     """
+    if db is None:
+        return {
+            "counts": dict.fromkeys(job.STATES, 0),
+            "depth": [],
+            "running": [],
+            "waiting_on": [],
+            "refused": [],
+            "resources": _resources(settings, []),
+            "pauses": [],
+        }
     with Snapshot(db):
         running = [_running(row, now) for row in dicts(db.execute(_SQL["active"]))]
         return {
