@@ -1,0 +1,111 @@
+-- name: stamp
+-- Which form of the configuration is in force; asked again inside the transaction, in case it changed.
+SELECT identity, broken_identity, error, changed_at FROM config WHERE id = 1;
+
+-- name: frame
+-- What is configured for a kind in a band (NULL: the kind's own), read by SQLite, since Python's json
+-- costs more than this whole query. Each value is the kind's, else the band's, else the default.
+WITH found AS MATERIALIZED (
+    SELECT body, body -> '$.kind_defaults' AS base,
+           (SELECT value FROM json_each(body, '$.kinds') WHERE key = :kind) AS own,
+           (SELECT value FROM json_each(body, '$.tenants') WHERE key = :tenant) AS tenant
+    FROM config WHERE id = 1),
+layers AS MATERIALIZED (
+    SELECT body, base, own, tenant,
+           coalesce(:band, own ->> 'band', base ->> 'band') AS band,
+           (SELECT value FROM json_each(body, '$.bands')
+            WHERE key = coalesce(:band, own ->> 'band', base ->> 'band')) AS layer
+    FROM found)
+SELECT own IS NOT NULL, band,
+       coalesce(own ->> '$.command[0]', layer ->> '$.command[0]'),
+       (SELECT group_concat(value, ',' ORDER BY value)
+        FROM json_each(coalesce(own -> 'needs', layer -> 'needs', base -> 'needs', '[]'))),
+       coalesce(own ->> 'priority', layer ->> 'priority', base ->> 'priority', 0),
+       coalesce(own ->> 'stale_after', layer ->> 'stale_after', base ->> 'stale_after'),
+       coalesce(own ->> 'deadline', layer ->> 'deadline', base ->> 'deadline'),
+       coalesce(own ->> 'queue_cap', layer ->> 'queue_cap', base ->> 'queue_cap'),
+       coalesce(own ->> 'max_running', layer ->> 'max_running', base ->> 'max_running'),
+       coalesce(own ->> '$.env.PATH', layer ->> '$.env.PATH'),
+       body ->> '$.env.PATH',
+       coalesce(tenant ->> 'max_queued', body ->> '$.limits.max_queued_per_tenant'),
+       coalesce(tenant ->> 'max_running', body ->> '$.limits.max_running_per_tenant'),
+       body ->> '$.limits.max_running', body ->> '$.limits.max_queued', body ->> '$.limits.max_held',
+       body ->> '$.host.retry_after_ms'
+FROM layers;
+
+-- name: resources
+-- Every semaphore there is, to tell an unknown one from one that never has a slot.
+SELECT key, value ->> 'limit' FROM json_each((SELECT body FROM config WHERE id = 1), '$.resources');
+
+-- name: kinds
+-- Only for the near match of an unknown kind.
+SELECT key FROM json_each((SELECT body FROM config WHERE id = 1), '$.kinds');
+
+-- name: supervisor_path
+-- Where the supervisor would look for a program when the caller has no PATH.
+SELECT value FROM meta WHERE key = 'supervisor_path';
+
+-- name: json_valid
+-- Payloads come as text: SQLite's parser is loaded already.
+SELECT json_valid(?);
+
+-- name: key_holder
+-- Who has the dedupe key; a pruned job has left its id and no state.
+SELECT d.job_id, j.state, j.deadline_at FROM dedupe d LEFT JOIN jobs j ON j.id = d.job_id
+WHERE d.tenant = ? AND d.kind = ? AND d.key = ?;
+
+-- name: take_key
+-- In the transaction that found the key free.
+INSERT INTO dedupe (tenant, kind, key, job_id) VALUES (?, ?, ?, ?);
+
+-- name: waiting
+-- What the caps count, from the tally: as dear as there are lanes, however many jobs wait.
+SELECT coalesce(sum(n), 0), coalesce(sum(n) FILTER (WHERE tenant = ?1), 0),
+       coalesce(sum(n) FILTER (WHERE kind = ?2), 0), coalesce(sum(n) FILTER (WHERE state = 'held'), 0)
+FROM tally WHERE state IN ('scheduled', 'queued', 'held');
+
+-- name: exclusive_active
+-- A job whose name is taken waits in no lane.
+SELECT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_exclusive
+               WHERE exclusive = ? AND state IN ('starting', 'running', 'waiting'));
+
+-- name: insert_job
+-- The job's own options are frozen here; what stays NULL is read from its kind at each start.
+INSERT INTO jobs (kind, tenant, band, priority, needs, command, payload, cwd, path, env, dedupe_key, dedupe_scope,
+                  exclusive, stale_at, deadline_at, timeout_ms, max_attempts, on_lost,
+                  state, reason, changed_at, parked, rank, created_at, accepted_at, run_after, ready_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'enqueued', ?, ?, ?, ?, ?, ?, ?);
+
+-- name: pauses
+-- `admitted` is not forecast for what a person has paused.
+SELECT scope, name FROM pauses;
+
+-- name: in_use
+-- Slots taken: a row for each lane with running jobs, so never more than max_running.
+SELECT tenant, kind, needs, n FROM tally WHERE state IN ('starting', 'running');
+
+-- name: ready
+-- Jobs of its own and higher bands that wait only for slots, by lane. More rows or jobs than
+-- there are free slots answer the question, so neither is counted further.
+SELECT t.tenant, t.kind, t.needs,
+       (SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_lane
+                              WHERE band = t.band AND tenant = t.tenant AND kind = t.kind AND needs = t.needs
+                                  AND state = 'queued' AND parked IS NULL LIMIT :enough)) AS ready
+FROM tally t WHERE t.state = 'queued' AND t.band <= :band AND ready > 0 LIMIT :enough;
+
+-- name: nagged
+-- The day of the last word about a missing supervisor.
+SELECT value FROM meta WHERE key = 'nag_day';
+
+-- name: waiting_since
+-- The oldest work that could have started: lane by lane, and what was due and never became ready.
+SELECT min(at) FROM (
+    SELECT (SELECT min(ready_at) FROM jobs INDEXED BY jobs_oldest
+            WHERE state = 'queued' AND tenant = t.tenant AND band = t.band AND kind = t.kind) AS at
+    FROM tally t WHERE t.state = 'queued'
+    UNION ALL
+    SELECT (SELECT min(run_after) FROM jobs INDEXED BY jobs_due WHERE state = 'scheduled'));
+
+-- name: outcome
+-- For `--wait`: how a job stands.
+SELECT state, exit_code, last_error FROM jobs WHERE id = ?;
