@@ -1,0 +1,37 @@
+"""The command line: each verb parses, calls one function and says what it answered.
+
+What the door and the hot verbs write goes through here, straight to the descriptors: no buffer to
+flush, and a closed or ASCII terminal is no reason to fail.
+"""
+
+import os
+import sys
+
+
+def write_out(text: str) -> None:
+    """To stdout. A reader that has gone does not undo what was done; a full disk is worth a line."""
+    try:
+        _write(1, text)
+    except BrokenPipeError:
+        pass
+    except OSError as error:
+        write_error(f"the answer could not be written to stdout: {error.strerror}")
+
+
+def write_error(text: str) -> None:
+    """One line on stderr; control characters are shown, not sent."""
+    shown = "".join([c if c.isprintable() else "?" for c in text])
+    try:
+        _write(2, f"clawq: {shown}\n")
+    except OSError:
+        pass
+
+
+def _write(descriptor: int, text: str) -> None:
+    data = text.encode("utf-8" if _speaks_utf8() else "ascii", "backslashreplace")
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _speaks_utf8() -> bool:
+    return sys.stderr is not None and sys.stderr.encoding.lower().replace("-", "") == "utf8"

@@ -1,0 +1,110 @@
+"""The door. The hot verbs go straight to their module; everything else meets the Typer app.
+
+Exit codes that are nobody's answer: 70 is a bug in clawq (with a traceback), 130 is Ctrl-C.
+"""
+
+import os
+import sys
+
+from clawq.cli import write_error
+from clawq.errors import ClawqError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+HOT = ("enqueue", "add")
+BUG = 70
+INTERRUPTED = 130
+
+
+def main(argv: "Sequence[str] | None" = None) -> int:
+    """Run one command line and return its exit code; a hot verb ends the process instead."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    if sys.stdin is None or sys.stdout is None or sys.stderr is None:
+        _open_standard_files()
+    hot = bool(words) and words[0] in HOT
+    code = _guarded(_enqueue if hot else _app, words)
+    code = _flushed(code)
+    if hot:
+        # Taking the interpreter down costs a tenth of the whole run, and nothing is left to be done.
+        os._exit(code)
+    return code
+
+
+def _enqueue(words: "Sequence[str]") -> int:
+    _load_apsw()
+    from clawq.cli import enqueue
+
+    return enqueue.main(words[1:])
+
+
+def _load_apsw() -> None:
+    """Import apsw without the package `collections`, a tenth of the whole run.
+
+    It asks for collections.abc, whose content lives in a module that Python has loaded at start-up.
+    """
+    if "collections" in sys.modules:
+        return
+    import _collections_abc
+
+    sys.modules["collections.abc"] = _collections_abc
+    try:
+        import apsw  # noqa: F401
+    finally:
+        del sys.modules["collections.abc"]
+
+
+def _app(words: "Sequence[str]") -> int:
+    from clawq.cli import app
+
+    return app.main(list(words))
+
+
+def _guarded(run: "Callable[[Sequence[str]], int]", words: "Sequence[str]") -> int:
+    """The one place where errors become a line and an exit code."""
+    try:
+        return run(words)
+    except ClawqError as error:
+        write_error(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return 0
+    except Exception as error:
+        sys.__excepthook__(type(error), error, error.__traceback__)
+        write_error(f"this is a bug in clawq ({type(error).__name__}): please report it with the lines above")
+        return BUG
+
+
+def _flushed(code: int) -> int:
+    """A reader of our output that has gone is not a failure; at exit Python would call it one."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            try:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            except (OSError, ValueError):
+                pass
+    return code
+
+
+def _open_standard_files() -> None:
+    """cron and launchd may start us without: the next file opened must not become stdout."""
+    while True:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+        if descriptor > 2:
+            os.close(descriptor)
+            break
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 (it lives as long as we do)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""``clawq enqueue --wait``: stay until the job has ended, then exit as it did."""
+
+import time
+
+from clawq import job
+from clawq.cli import write_error
+from clawq.client import Producer, Receipt
+
+EXPIRED = 65
+"""As for a job that is refused because it is stale."""
+UNTOLD = 1
+"""Cancelled, unknown, pruned, or dead without an exit code of its own."""
+
+
+FIRST_LOOK_S = 0.01
+SLOWEST_LOOK_S = 0.5
+
+
+def wait_for(producer: Producer, receipt: Receipt) -> int:
+    """The exit code of the receipt's job once it has ended. Ctrl-C leaves the job alone (130)."""
+    job_id = receipt.job_id
+    assert job_id is not None
+    if not producer.ticks(time.time_ns() // 1_000_000):
+        write_error(f"no supervisor runs: job {job_id} waits until `clawq run` is started")
+    pause = FIRST_LOOK_S
+    try:
+        while True:
+            seen = producer.outcome(job_id)
+            if seen is None:
+                write_error(f"job {job_id} has been pruned: its end is no longer known")
+                return UNTOLD
+            state, exit_code, last_error = seen
+            if state in job.ENDED or state == job.UNKNOWN:
+                return _exit_code(job_id, state, exit_code, last_error)
+            time.sleep(pause)
+            pause = min(pause * 1.5, SLOWEST_LOOK_S)
+    except KeyboardInterrupt:
+        write_error(f"job {job_id} goes on without you: `clawq wait {job_id}` waits again")
+        return 130
+
+
+def _exit_code(job_id: int, state: str, exit_code: int | None, last_error: str | None) -> int:
+    if state == job.SUCCEEDED:
+        return exit_code or 0
+    write_error(f"job {job_id} is {state}" + (f": {last_error}" if last_error else ""))
+    if state == job.EXPIRED:
+        return EXPIRED
+    if state == job.DEAD and exit_code and 0 < exit_code < 256:
+        return exit_code
+    return UNTOLD
