@@ -29,7 +29,8 @@ def identity(path: str) -> str:
     try:
         seen = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return ""
+        # A link whose target is away (a disk not mounted) is a broken file, not a file that was removed.
+        return f"{FORM}:{path}:a link to nothing" if os.path.islink(path) else ""
     except OSError as error:
         return f"{FORM}:{path}:errno {error.errno}"
     return f"{FORM}:{path}:{seen.st_ino}:{seen.st_size}:{seen.st_mtime_ns}:{seen.st_ctime_ns}"

@@ -100,12 +100,15 @@ def _read(path: str) -> str:
     try:
         # A pipe under this name must not hold up every producer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
+        try:
             mode = os.fstat(descriptor).st_mode
             if not stat.S_ISREG(mode):
                 what = "a folder" if stat.S_ISDIR(mode) else "not a plain file"
                 raise _Unreadable(what, "clawq.toml has to be a file: move it away")
-            content = file.read(MAX_BYTES + 1)
+            with open(descriptor, "rb", closefd=False) as file:
+                content = file.read(MAX_BYTES + 1)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
             raise _Unreadable(f"cannot be read ({error.strerror})", "check its owner and mode") from None

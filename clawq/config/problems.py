@@ -75,7 +75,8 @@ def dotted(path: Path) -> str:
 
 def quoted(text: str) -> str:
     """A text as TOML writes it, on one line and safe to show."""
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+    escaped = json.dumps(text, ensure_ascii=False)
+    return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in escaped)
 
 
 def expects(info: FieldInfo) -> Expects:

@@ -1,0 +1,250 @@
+"""What a person reads when clawq.toml is wrong: one line with file, line, key, what was expected, what is near."""
+
+# ruff: noqa: E501  the lines stand here as they are printed
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from clawq.config import compile_file
+from clawq.config.compiler import MAX_BYTES, check_file, check_text
+from clawq.errors import ConfigError
+
+FILE = "/home/me/clawq.toml"
+
+
+def complaints(text: str) -> list[str]:
+    """Each problem of `text` as it is printed, without the file's name."""
+    found = []
+    for problem in check_text(text, FILE).problems:
+        error = str(ConfigError(problem.where_and_what(FILE), problem.fix))
+        assert error.startswith(FILE)
+        assert error.isprintable(), error
+        found.append(error.removeprefix(FILE))
+    return found
+
+
+ONE_BY_ONE = {
+    "[limits]\nmax_runing = 3": ":2: limits.max_runing: unknown key: did you mean max_running?",
+    "lmits = 3": ":1: lmits: unknown key: did you mean limits?",
+    "zzz = 3": ":1: zzz: unknown key: expected one of limits, host, resources, env, bands, tenants, kinds",
+    '[kinds."site.qa"]\nlease = "1m"\nmax_atempts = 3': (
+        ':3: kinds."site.qa".max_atempts: unknown key: did you mean max_attempts?'
+    ),
+    '[kinds.site.qa]\nlease = "1m"': ':1: kinds.site.qa: unknown key: a name with a dot needs quotes: [kinds."site.qa"]',
+    '[limits]\nretry_after = "1m"': ":2: limits.retry_after: unknown key: it belongs in [host]",
+    '[bands.bulk]\nband = "bulk"': ":2: bands.bulk.band: unknown key: it belongs in [kinds.NAME]",
+    # Keys of a larger clawq are not taken and ignored.
+    'mode = "observe"': ":1: mode: unknown key: expected one of limits, host, resources, env, bands, tenants, kinds",
+    "[limits]\nmax_depth = 4": ":2: limits.max_depth: unknown key: expected one of max_running, max_running_per_tenant, "
+    "max_queued, max_queued_per_tenant, max_held, retention",
+    # Types are as strict as TOML's.
+    '[limits]\nmax_running = "8"': ':2: limits.max_running: expected a whole number, at least 1, not "8"',
+    "[limits]\nmax_running = 8.0": ":2: limits.max_running: expected a whole number, at least 1, not 8.0",
+    "[limits]\nmax_running = true": ":2: limits.max_running: expected a whole number, at least 1, not true",
+    "[limits]\nmax_running = 0": ":2: limits.max_running: expected a whole number, at least 1, not 0",
+    "[limits]\nmax_held = -1": ":2: limits.max_held: expected a whole number, at least 0, not -1",
+    f"[limits]\nmax_queued = {10**30}": (
+        ":2: limits.max_queued: expected a whole number, at least 1, not a number that large"
+    ),
+    f"[limits]\nmax_queued = 0x{'f' * 9000}": (
+        ":2: limits.max_queued: expected a whole number, at least 1, not a number that large"
+    ),
+    "limits = 3": ":1: limits: expected a table, not 3",
+    "[[kinds]]": ":1: kinds: expected a table, not a list",
+    "[tenants]\nmax_running = 3": ":2: tenants.max_running: expected a table [tenants.max_running], not 3",
+    '[host]\nmax_user_procs = "of"': ':2: host.max_user_procs: expected a whole number, at least 1, or "off", not "of"',
+    "[host]\nmin_free_mb = true": ':2: host.min_free_mb: expected a whole number, at least 0, or "off", not true',
+    '[limits]\nretention = "3w"': (
+        ':2: limits.retention: expected a duration of "1s" or more, such as "10m" or "2h", not "3w"'
+    ),
+    '[kinds.a]\ngrace = "-1s"': ':2: kinds.a.grace: expected a duration such as "90s", "10m", "2h" or "1d", not "-1s"',
+    "[kinds.a]\ntimeout = 60": (
+        ':2: kinds.a.timeout: expected a duration of "1s" or more, such as "30m", or "none", not 60'
+    ),
+    '[kinds.a]\ntimeout = "0s"': (
+        ':2: kinds.a.timeout: expected a duration of "1s" or more, such as "30m", or "none", not "0s"'
+    ),
+    "[kinds.a]\nstale_after = 12:00:00": (
+        ':2: kinds.a.stale_after: expected a duration such as "10m", or a time of day such as "12:00", '
+        "not 12:00:00 without quotes"
+    ),
+    '[kinds.a]\nstale_after = "24:00"': (
+        ':2: kinds.a.stale_after: expected a duration such as "10m", or a time of day such as "12:00", not "24:00"'
+    ),
+    '[kinds.a]\nband = "normall"': (
+        ":2: kinds.a.band: no such band 'normall': did you mean normal? one of critical, interactive, normal, bulk"
+    ),
+    '[bands.blk]\nlease = "1m"': (
+        ":1: bands.blk: no such band 'blk': did you mean bulk? one of critical, interactive, normal, bulk"
+    ),
+    '[kinds.a]\non_lost = "maybe"': ":2: kinds.a.on_lost: no such choice 'maybe': one of retry, unknown",
+    '[kinds.a]\nheartbeat = "agnet"': (
+        ":2: kinds.a.heartbeat: no such heartbeat 'agnet': did you mean agent? one of process, output, agent"
+    ),
+    '[kinds.a]\npriority = "high"': ':2: kinds.a.priority: expected a whole number, -100000 to 100000, not "high"',
+    # Names.
+    '[resources."a b"]\nlimit = 1': (
+        ':1: resources."a b": not a name: letters, digits and . _ : - are possible, a letter or digit first'
+    ),
+    '[kinds."-x"]': ":1: kinds.-x: not a name: letters, digits and . _ : - are possible, a letter or digit first",
+    "[kinds.ask]": ":1: kinds.ask: this kind is clawq's own: choose another name",
+    "[resources.gpu]\nmin_free_mb = 1": ":1: resources.gpu.limit: missing: expected a whole number, at least 1",
+    '[kinds.a]\nneeds = ["browsr"]': ':2: kinds.a.needs: no resource "browsr": did you mean browser?',
+    '[bands.bulk]\nneeds = [\n "shell",\n "gpu"]': (
+        ':4: bands.bulk.needs: no resource "gpu": expected one of browser, local_model, shell'
+    ),
+    '[kinds.a]\nneeds = "browser"': (
+        ':2: kinds.a.needs: expected a list of resources such as ["browser"], not "browser"'
+    ),
+    # Commands.
+    '[kinds.a]\ncommand = "site-qa --x"': (
+        ':2: kinds.a.command: expected a list such as ["site-qa", "--payload", "{payload_file}"], not "site-qa --x"'
+    ),
+    "[kinds.a]\ncommand = []": (
+        ':2: kinds.a.command: expected a list such as ["site-qa", "--payload", "{payload_file}"], not a list'
+    ),
+    '[kinds.a]\ncommand = [\n  "x",\n  "{payloads}",\n]': (
+        ":4: kinds.a.command: unknown placeholder {payloads}: did you mean payload? "
+        "there are {payload}, {payload_file}, {job_id}, {attempt}, {field:NAME}"
+    ),
+    '[kinds.a]\ncommand = ["{field:x}"]': (
+        ":2: kinds.a.command: {field:x} as the program: name the program, placeholders come after it"
+    ),
+    # Variables.
+    "[env]\nA = 1": ":2: env.A: expected text in quotes, not 1",
+    '[kinds.a]\nenv = { A = ["x"] }': ":2: kinds.a.env.A: expected text in quotes, not a list",
+    '[kinds.a]\nenv = "A=1"': (
+        ':2: kinds.a.env: expected a table of texts such as { NODE_ENV = "production" }, not "A=1"'
+    ),
+    '[env]\n"A-B" = "1"': (
+        ":2: env.A-B: not a variable's name: letters, digits and _ are possible, no digit first"
+    ),
+    '[env]\nCLAWQ_HOME = "/x"': ":2: env.CLAWQ_HOME: clawq sets this variable itself: choose another name",
+    '[env]\nA = "\\u0000"': ':2: env.A: expected text in quotes, not "\\u0000"',
+    '[kinds.a]\nenv_file = "~nobody-at-all/x"': (
+        ':2: kinds.a.env_file: expected a path such as "~/.config/agents.env", not "~nobody-at-all/x"'
+    ),
+    # Nothing in the file may steer the terminal.
+    '[kinds.a]\n"k\\u001b[31m" = 1\nlease = "\\u001b[31m"': (
+        ':3: kinds.a.lease: expected a duration of "1s" or more, such as "10m" or "2h", not "\\u001b[31m"'
+    ),
+    # TOML's own errors have their own line.
+    "[limits]\nmax_running = = 3": ":2: not TOML: Invalid value (column 15)",
+    "a = 1\na = 2": ":2: not TOML: Cannot overwrite a value",
+    "[limits]\n[limits]": ":2: not TOML: Cannot declare ('limits',) twice (column 8)",
+    'a = "x': ":1: not TOML: Unterminated string",
+    "x = " + "9" * 5000: ": a number that nobody can mean: look for a very long one",
+    "x = " + "[" * 5000: ": nested too deep: three levels are all there is",
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), ONE_BY_ONE.items())
+def test_one_line_says_where_what_and_what_to_do(text: str, expected: str) -> None:
+    found = complaints(text)
+    assert any(each.startswith(expected) for each in found), found
+
+
+def test_every_problem_is_told_in_the_order_of_the_file() -> None:
+    text = 'a = 1\n[kinds.x]\nneeds = ["gpu", "tpu"]\nlease = 1\n[limits]\nmax_held = "x"\n'
+    assert [each.split(" ")[0] + " " + each.split(" ")[1] for each in complaints(text)] == [
+        ":1: a:",
+        ":3: kinds.x.needs:",
+        ":3: kinds.x.needs:",
+        ":4: kinds.x.lease:",
+        ":6: limits.max_held:",
+    ]
+
+
+def test_elsewhere_the_first_problem_stands_for_all(tmp_path: Path) -> None:
+    file = tmp_path / "clawq.toml"
+    file.write_text('[limits]\nmax_runing = 1\nmax_held = "x"\nretention = 3\n')
+    with pytest.raises(ConfigError) as error:
+        compile_file(str(file))
+    assert str(error.value) == (
+        f"{file}:2: limits.max_runing: unknown key: did you mean max_running? (and 2 more: clawq config check)"
+    )
+    assert error.value.exit_code == 78
+
+
+def whole_file(path: Path) -> str:
+    problem, *more = check_file(str(path)).problems
+    assert more == []
+    return str(ConfigError(problem.where_and_what(path.name), problem.fix))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"\xef\xbb\xbfa = 1", "f:1: begins with a byte order mark: save it as UTF-8 without one"),
+        ("a = 1".encode("utf-16"), "f: UTF-16 text: save it as UTF-8"),
+        (b"a = 1\nb = '\xe9'\n", "f:2: not UTF-8 text: save it as UTF-8"),
+        (b"#" * (MAX_BYTES + 1), "f: larger than 1 MiB: this is hardly a clawq.toml"),
+    ],
+)
+def test_bytes_that_are_no_text(tmp_path: Path, content: bytes, expected: str) -> None:
+    (tmp_path / "f").write_bytes(content)
+    assert whole_file(tmp_path / "f") == expected
+
+
+def test_what_is_not_a_file(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("nowhere")
+    assert whole_file(tmp_path / "folder") == "folder: a folder: clawq.toml has to be a file: move it away"
+    assert (
+        whole_file(tmp_path / "pipe") == "pipe: not a plain file: clawq.toml has to be a file: move it away"
+    )
+    assert whole_file(tmp_path / "link") == "link: a link to nothing: mend or remove it"
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "f"
+    file.touch(0o000)
+    if os.geteuid() == 0:
+        # Root may read everything: let the kernel's answer be as it would be for anyone else.
+        def refuse(*args: object) -> int:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(os, "open", refuse)
+    assert whole_file(file) == "f: cannot be read (Permission denied): check its owner and mode"
+
+
+def warnings(text: str) -> list[str]:
+    checked = check_text(text, FILE)
+    assert checked.problems == ()
+    return [f"{each.where_and_what('f')}: {each.fix}" for each in checked.warnings]
+
+
+def test_a_placeholder_inside_a_shell_script_is_warned_of() -> None:
+    text = '[kinds.a]\ncommand = [\n "sh", "-c",\n "echo {payload}"]\n'
+    [warning] = warnings(text)
+    assert warning == (
+        "f:4: kinds.a.command: the shell reads {payload} inside a -c script as code: "
+        'write "$1" there and append "sh", "{payload}" to the list'
+    )
+    assert warnings('[kinds.a]\ncommand = ["sh", "-c", "echo $1", "sh", "{payload}"]') == []
+
+
+def test_a_path_with_what_only_a_shell_expands_is_warned_of() -> None:
+    assert warnings('[env]\nPATH = "~/bin:/bin"') == [
+        "f:2: env.PATH: ~ and $ are not expanded: write whole paths"
+    ]
+    assert warnings('[kinds.a.env]\nPATH = "$HOME/bin"') == [
+        "f:2: kinds.a.env.PATH: ~ and $ are not expanded: write whole paths"
+    ]
+    assert warnings('[env]\nPATH = "/bin"\nGREETING = "$1 ~"') == []
+
+
+def test_an_env_file_that_no_job_could_read_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "agents.env"
+    text = f'[kinds.a]\nenv_file = "{file}"'
+    missing = f"f:2: kinds.a.env_file: {file} cannot be read (No such file or directory): "
+    assert warnings(text) == [missing + "its jobs cannot start until it is there"]
+    file.touch(0o644)
+    assert warnings(text) == [f"f:2: kinds.a.env_file: {file} may be read by others: chmod 600 it"]
+    file.chmod(0o600)
+    assert warnings(text) == []
