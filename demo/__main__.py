@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ def main() -> int:
     home = Path(tempfile.mkdtemp(prefix="clawq-demo-", dir="/tmp"))
     stage = Stage(home)
     print(f"A queue of its own: CLAWQ_HOME={home}")
+    shutil.copytree(DEMO / "pages", home / "pages")
     configure(home, IMPOSSIBLE_MB)
     stage.run("config", "check")
 
@@ -54,7 +56,7 @@ def produce(stage: Stage) -> dict[str, int]:
     stage.say("Producers write jobs and walk away", "Nothing runs yet: there is no supervisor.")
     jobs["digest"] = stage.enqueue("digest", "--dedupe-key", "digest-{date}")
     for page in PAGES:
-        payload = {"page": str(DEMO / "pages" / f"{page}.html"), "picture": str(stage.home / f"{page}.png")}
+        payload = {"page": f"pages/{page}.html", "picture": f"{page}.png"}  # a job keeps its caller's folder
         jobs[page] = stage.enqueue("screenshot", "--payload", json.dumps(payload))
     jobs["flaky"] = stage.enqueue("flaky")
     jobs["poison"] = stage.enqueue("poison")
@@ -96,16 +98,18 @@ def supervise(stage: Stage, jobs: dict[str, int]) -> None:
             stderr=output,
         )
     try:
+        stage.until(
+            lambda: stage.ask("status")["resources"]["browser"]["in_use"] == 2, 20, "two browsers at once"
+        )
+        stage.run("status")
+
         summary = str(jobs["summary"])
-        stage.until(lambda: stage.ask("why", summary)["deferrals"], 20, "a deferral by the memory gate")
+        stage.until(lambda: "low_memory" in reasons(stage, summary), 20, "a deferral by the memory gate")
         stage.say(
             "A job that the machine has no room for waits, and says what for",
             f"Its resource asks for {IMPOSSIBLE_MB:,} MB of free memory.",
         )
         stage.run("why", summary)
-        why = stage.ask("why", summary)
-        reasons = [blocked["reason"] for blocked in why["blocked_by"]]
-        stage.check("low_memory" in reasons, f"job {summary} waits for {reasons}")
 
         stage.say("The limit is lowered in clawq.toml", "The running supervisor takes it up by itself.")
         configure(stage.home, 16)
@@ -119,6 +123,10 @@ def supervise(stage: Stage, jobs: dict[str, int]) -> None:
             stage.quietly("stop", "--now")
             supervisor.wait(20)
     stage.check(supervisor.returncode == 0, f"clawq run: exit {supervisor.returncode}: {log.read_text()}")
+
+
+def reasons(stage: Stage, job_id: str) -> list[str]:
+    return [blocked["reason"] for blocked in stage.ask("why", job_id)["blocked_by"]]
 
 
 def look_back(stage: Stage, jobs: dict[str, int]) -> None:
