@@ -145,7 +145,7 @@ def enqueue(
 class Producer:
     """One open queue: ``with Producer() as producer:``. Raises what opening the database raises."""
 
-    __slots__ = ("_intake", "_programs", "home")
+    __slots__ = ("_here", "_intake", "_path", "_programs", "home")
 
     def __init__(self, home: "Home | None" = None) -> None:
         self.home = find_home() if home is None else home
@@ -153,6 +153,9 @@ class Producer:
             self._intake = Intake(open_db(self.home))
         except Busy as error:
             raise _database_busy(error) from error
+        # Looked at once for each enqueue_many: a batch asks a thousand times.
+        self._here: str | None = None
+        self._path: str | None = None
         self._programs: dict[tuple[str, str, str], bool] = {}
 
     def __enter__(self) -> "Producer":
@@ -178,6 +181,9 @@ class Producer:
         """
         now = time.time_ns() // 1_000_000
         ticking = self.ticks(now)
+        self._here = None
+        self._path = _caller_path()
+        self._programs.clear()
         try:
             with storage_errors(self.home.db):
                 for _ in range(5):
@@ -290,9 +296,9 @@ class Producer:
         payload = asked.get("payload")
         if isinstance(payload, bytes):
             asked["payload"] = self._json_text(payload)
-        cwd = _folder(asked.get("cwd"))
+        cwd = self._folder(asked.get("cwd"))
         self._find_program(frame.program if command is None else command[0], asked, frame, cwd)
-        return Draft(asked, kind, tenant, frame, cwd, _caller_path(), now)
+        return Draft(asked, kind, tenant, frame, cwd, self._path, now)
 
     def _json_text(self, payload: bytes) -> str:
         try:
@@ -305,12 +311,19 @@ class Producer:
             )
         return text
 
+    def _folder(self, asked: str | None) -> str:
+        if asked is not None:
+            return _folder(asked)
+        if self._here is None:
+            self._here = _folder(None)
+        return self._here
+
     def _find_program(self, program: str, asked: "dict[str, Any]", frame: "Frame", cwd: str) -> None:
         """Refuse a missing program here, where somebody is looking, and not at three in the morning."""
         if "{" in program:
             return  # a placeholder of the kind's command: known only at the start
         env = asked.get("env") or {}
-        path = env.get("PATH") or frame.kind_path or frame.env_path or _caller_path()
+        path = env.get("PATH") or frame.kind_path or frame.env_path or self._path
         if not path:
             path = self._intake.supervisor_path() or os.defpath
         key = (program, path, cwd)

@@ -114,9 +114,9 @@ def _needs(flag: str, value: object, now: int) -> "list[str]":
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, (list, tuple)):
         raise _wrong(flag, value, "resource names are needed: browser,shell")
-    return sorted(
-        {_name(flag, each.strip(), now) for each in names if not isinstance(each, str) or each.strip()}
-    )
+    if isinstance(value, str):
+        names = [name.strip() for name in names if name.strip()]
+    return sorted({_name(flag, name, now) for name in names})
 
 
 def _span(flag: str, value: object) -> int:
@@ -181,7 +181,7 @@ def _payload(flag: str, value: object, now: int) -> "str | bytes":
             written = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
             text = written.encode()
         except UnicodeEncodeError:  # a lone surrogate, which JSON can only write as \ud800
-            written = json.dumps(value, separators=(",", ":"))
+            written = json.dumps(value, allow_nan=False, separators=(",", ":"))
             text = written.encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise UsageError(
