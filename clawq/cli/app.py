@@ -72,6 +72,8 @@ class _AsTyped:
 def _as_typed(param: Any) -> Any:
     if hasattr(param, "_runtime_param"):
         param._runtime_param = _AsTyped()
+        # Every value is text, which is nothing to tell anybody.
+        param.display_type = lambda ctx: ""
     return param
 
 
@@ -86,11 +88,22 @@ class Command(TyperCommand):
         return _as_typed(super().get_help_option(ctx))
 
 
-class Commands(TyperGroup):
-    """Imports a command's module when the command is named, and all of them for the help."""
+class Group(TyperGroup):
+    """A command of commands."""
 
     def get_help_option(self, ctx: Any) -> Any:
         return _as_typed(super().get_help_option(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-"):
+            hint = near(args[0], names) + f"`{ctx.command_path} --help` lists them"
+            raise UsageError(f"there is no command {args[0]!r}", hint)
+        return super().resolve_command(ctx, args)
+
+
+class Commands(Group):
+    """Imports a command's module when the command is named, and all of them for the help."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(MODULES)
@@ -99,12 +112,6 @@ class Commands(TyperGroup):
         if cmd_name not in self.commands and cmd_name in MODULES:
             self.commands[cmd_name] = _load(cmd_name)
         return self.commands.get(cmd_name)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] not in MODULES and not args[0].startswith("-"):
-            hint = near(args[0], MODULES)
-            raise UsageError(f"there is no command {args[0]!r}", f"{hint}`clawq --help` lists them")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for title, commands in SECTIONS.items():
@@ -123,6 +130,7 @@ def _load(name: str) -> Any:
     own = typer.Typer(add_completion=False, rich_markup_mode=None)
     if name == "config":
         own = module.config_app
+        own.info.cls = Group
     elif hasattr(module, "register"):
         module.register(own)
     else:
@@ -163,6 +171,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     help="A local job queue with backpressure for AI agents. Without a command: clawq status.",
 )
@@ -191,16 +200,19 @@ def main(argv: list[str]) -> int:
     try:
         code = typer.main.get_command(app).main(args=argv, prog_name="clawq", standalone_mode=False)
     except _PARSE_ERROR as error:
-        raise _usage(error) from None
+        raise _usage(error, argv) from None
     except typer.Abort:
         return INTERRUPTED
+    except SystemExit:
+        # Typer's way to end when whoever read our output has gone; the door has its own.
+        raise BrokenPipeError from None
     return code if isinstance(code, int) else 0
 
 
-def _usage(error: Any) -> ClawqError:
+def _usage(error: Any, argv: list[str]) -> ClawqError:
     """Typer's complaint in the form of ours: what is wrong, what to do."""
     ctx = getattr(error, "ctx", None)
-    path = ctx.command_path if ctx else "clawq"
+    path = ctx.command_path if ctx else " ".join(["clawq", *argv[:1]])
     what = words.line(error.format_message()).rstrip(".")
     fix = f"`{path} --help` shows what it takes"
     option = getattr(error, "option_name", None)

@@ -21,7 +21,10 @@ Change = Callable[["apsw.Connection", int, int], str]
 
 
 def retry(ids: params.JobIds, as_json: params.AsJson = False) -> int:
-    """Queue dead, expired or cancelled jobs again, with all their attempts before them."""
+    """Queue dead, expired or cancelled jobs again.
+
+    With all their attempts before them, and as if they had been accepted now.
+    """
     with desk.reading() as here:
         settings, _ = here.settings()
     limit = settings.limits.max_queued
@@ -29,13 +32,16 @@ def retry(ids: params.JobIds, as_json: params.AsJson = False) -> int:
 
 
 def cancel(ids: params.JobIds, as_json: params.AsJson = False) -> int:
-    """Cancel jobs: at once what has not started; of what runs, the supervisor ends the agent."""
+    """Cancel jobs.
+
+    At once what has not started; of what runs, the supervisor ends the agent.
+    """
     return _each(ids, jobs.cancel, "cancelled", as_json)
 
 
 def approve(ids: params.JobIds, as_json: params.AsJson = False) -> int:
     """Let held jobs go on."""
-    return _each(ids, jobs.approve, "approved", as_json)
+    return _each(ids, jobs.approve, "approved, now {state}", as_json)
 
 
 def deny(ids: params.JobIds, as_json: params.AsJson = False) -> int:
@@ -93,7 +99,9 @@ def edit(
         "max_attempts": asked.get("max_attempts"),
         "run_after": asked.get("delay", asked.get("at")),
     }
-    return _each(ids, lambda db, job_id, now: jobs.edit(db, job_id, now, **values), "edited", as_json)
+    return _each(
+        ids, lambda db, job_id, now: jobs.edit(db, job_id, now, **values), "edited, now {state}", as_json
+    )
 
 
 def reconcile(
@@ -116,7 +124,10 @@ def reconcile(
         raise UsageError(what, "give one of --succeeded, --failed and --requeue")
     said = words.line(note)
     return _each(
-        ids, lambda db, job_id, now: jobs.reconcile(db, job_id, now, chosen[0], said), "reconciled", as_json
+        ids,
+        lambda db, job_id, now: jobs.reconcile(db, job_id, now, chosen[0], said),
+        "reconciled, now {state}",
+        as_json,
     )
 
 
@@ -143,7 +154,8 @@ def _each(texts: list[str], change: Change, done: str, as_json: bool) -> int:
     for row in rows:
         if row["ok"]:
             asked = change is jobs.cancel and row["state"] in job.ACTIVE
-            words.write(f"job {row['job_id']}: " + ("asked to end" if asked else f"{done}, {row['state']}"))
+            said = "asked to end" if asked else done.format(state=row["state"])
+            words.write(f"job {row['job_id']}: {said}")
     return code
 
 

@@ -34,9 +34,9 @@ def pause(
     band: Band = None,
     as_json: params.AsJson = False,
 ) -> int:
-    """Start nothing more of a tenant, kind, resource or band; without one, nothing at all.
+    """Pause everything, or a tenant, kind, resource or band.
 
-    What runs goes on.
+    Nothing more of it is started; what runs goes on.
     """
     scope, name = _scope(tenant, kind, resource, band)
     with desk.changing(create=True) as here:
@@ -53,7 +53,10 @@ def resume(
     band: Band = None,
     as_json: params.AsJson = False,
 ) -> int:
-    """Undo the pause of a tenant, kind, resource or band; without one, the pause of everything."""
+    """Undo a pause of everything, or of a tenant, kind, resource or band.
+
+    Other pauses stand.
+    """
     scope, name = _scope(tenant, kind, resource, band)
     with desk.changing() as here:
         # First the pause, then the name: what is paused may have left the configuration.

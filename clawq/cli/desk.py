@@ -97,14 +97,18 @@ def read_settings(home: Home, db: apsw.Connection | None) -> tuple[Settings, str
         row = config_row.load(db)
     identity, body, broken, error = row
     verdict = compiled.verdict(compiled.identity(home.config), identity, broken)
-    if verdict != compiled.COMPILE:
-        return Settings.from_text(body), error
-    from clawq.config import compile_file
+    if verdict == compiled.COMPILE:
+        from clawq.config import compile_file
 
-    try:
-        return Settings(compile_file(home.config)), None
-    except ConfigError as problem:
-        return Settings.from_text(body), str(problem)
+        try:
+            return Settings(compile_file(home.config)), None
+        except ConfigError as problem:
+            error = str(problem)
+    if error:
+        error += (
+            "; the last good form stays in force" if identity else "; until it is right, nothing is accepted"
+        )
+    return Settings.from_text(body), error
 
 
 def look_for_supervisor(home: Home, now: int) -> Supervisor:

@@ -13,6 +13,8 @@ from clawq.cli import desk, params, words
 from clawq.store import views
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from clawq.cli.desk import Desk
     from clawq.cli.render import Column, Page, Part
 
@@ -54,7 +56,10 @@ def list_jobs(
 
 
 def dead(kind: params.OfKind = None, limit: params.Limit = ROWS, as_json: params.AsJson = False) -> int:
-    """Show jobs that failed for good: their last error, their last output, and how many by kind and day."""
+    """Show jobs that failed for good, with their last error.
+
+    And their last lines of output, and how many died by kind and day.
+    """
     with desk.reading() as here:
         rows = _rows(here, job.DEAD, kind, None, limit)
         tails: dict[int, str] = {}
@@ -72,7 +77,10 @@ def dead(kind: params.OfKind = None, limit: params.Limit = ROWS, as_json: params
 
 
 def unknown(limit: params.Limit = ROWS, as_json: params.AsJson = False) -> int:
-    """Show jobs whose outcome nobody knows: a person has to look, and say it with `clawq reconcile`."""
+    """Show jobs whose outcome nobody knows.
+
+    A person has to look, and say it with `clawq reconcile`.
+    """
     with desk.reading() as here:
         rows = _rows(here, job.UNKNOWN, None, None, limit)
     if as_json:
@@ -94,39 +102,25 @@ def _rows(here: Desk, state: str | None, kind: str | None, tenant: str | None, l
     return views.job_list(here.db, settings, state=state, kind=kind, tenant=tenant, limit=most)
 
 
-def _columns(*more: Column) -> list[Column]:
-    from clawq.cli.render import Column
-
-    return [Column("ID", right=True), Column("KIND", elastic=True), *more]
-
-
 def _draw_list(rows: list[Row], now: int) -> Page:
     from clawq.cli.render import Column, Page, state
 
+    columns: list[tuple[Column, Callable[[Row], Part]]] = [
+        (Column("ID", right=True), lambda row: str(row["id"])),
+        (Column("KIND", elastic=True), lambda row: row["kind"]),
+        (Column("STATE"), lambda row: state(row["state"])),
+        (Column("TRIES", right=True), lambda row: f"{row['attempts']}/{row['max_attempts']}"),
+        (Column("AGE", right=True), lambda row: words.ago(now, row["created_at"])),
+        (Column("NOTE", elastic=True), lambda row: _note(row, now)),
+    ]
+    # What is the same everywhere in a simple queue would only take room from the note.
+    if any(row["band"] != "normal" for row in rows):
+        columns.insert(3, (Column("BAND"), lambda row: row["band"]))
+    if any(row["tenant"] != job.DEFAULT_TENANT for row in rows):
+        columns.insert(3, (Column("TENANT", elastic=True), lambda row: row["tenant"]))
     page = Page()
     page.table(
-        _columns(
-            Column("STATE"),
-            Column("TENANT", elastic=True),
-            Column("BAND"),
-            Column("TRIES", right=True),
-            Column("AGE", right=True),
-            Column("NOTE", elastic=True),
-        ),
-        [
-            [
-                str(row["id"]),
-                row["kind"],
-                state(row["state"]),
-                row["tenant"],
-                row["band"],
-                f"{row['attempts']}/{row['max_attempts']}",
-                words.ago(now, row["created_at"]),
-                _note(row, now),
-            ]
-            for row in rows
-        ],
-        indent=0,
+        [column for column, _ in columns], [[cell(row) for _, cell in columns] for row in rows], indent=0
     )
     return page
 
@@ -134,7 +128,7 @@ def _draw_list(rows: list[Row], now: int) -> Page:
 def _note(row: Row, now: int) -> Part:
     """The one thing worth knowing about a job in this state."""
     if row["state"] == job.SCHEDULED:
-        due = f"due in {words.short((row['run_after'] - now) / 1000)}" if row["run_after"] > now else "due"
+        due = f"in {words.short((row['run_after'] - now) / 1000)}" if row["run_after"] > now else "due"
         return f"{due}; {row['last_error']}" if row["last_error"] else due
     if row["state"] == job.SUCCEEDED:
         return ""
@@ -182,12 +176,14 @@ def _draw_unknown(rows: list[Row], now: int) -> Page:
 
     page = Page()
     page.table(
-        _columns(
+        [
+            Column("ID", right=True),
+            Column("KIND", elastic=True),
             Column("TENANT", elastic=True),
             Column("TRIES", right=True),
             Column("STARTED", right=True),
             Column("WHAT HAPPENED", elastic=True),
-        ),
+        ],
         [
             [
                 str(row["id"]),
@@ -202,7 +198,6 @@ def _draw_unknown(rows: list[Row], now: int) -> Page:
         indent=0,
     )
     page.gap()
-    page.line(
-        ("Look whether it happened, then: `clawq reconcile ID --succeeded`, --failed or --requeue.", QUIET)
-    )
+    page.paragraph(0, ("Look whether it happened, then say so:", QUIET))
+    page.paragraph(0, ("`clawq reconcile ID --succeeded`, --failed or --requeue.", QUIET))
     return page

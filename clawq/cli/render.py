@@ -70,6 +70,11 @@ class Page:
             self._lines.append(head + text)
             head = Text(" " * LABEL)
 
+    def paragraph(self, by: int, *parts: Part) -> None:
+        """Running text, wrapped, `by` columns from the left."""
+        for text in self._wrap(_text(parts), self.width - by):
+            self._lines.append(Text(" " * by) + text)
+
     def items(self, label: str, items: Iterable[Part]) -> None:
         """A label and short texts side by side, as many on a line as fit."""
         room = self.width - LABEL
@@ -125,6 +130,8 @@ class Page:
 
     def renderable(self) -> Group:
         """For Rich."""
+        while self._lines and not self._lines[-1]:
+            self._lines.pop()
         return Group(*self._lines)
 
     def print(self) -> None:
@@ -168,7 +175,9 @@ def watch(draw: Callable[[], Page], seconds: float = 1.0) -> None:
 
     from rich.live import Live
 
-    with Live(console=_console(None), screen=True, auto_refresh=False) as live:
+    # Not redirected: a page asks stdout for its width and its encoding.
+    plain = {"redirect_stdout": False, "redirect_stderr": False}
+    with Live(console=_console(None), screen=True, auto_refresh=False, **plain) as live:
         try:
             while True:
                 live.update(draw().renderable(), refresh=True)

@@ -21,7 +21,10 @@ PAYLOAD_CHARS = 2_000
 
 
 def show(ids: params.JobIds, as_json: params.AsJson = False) -> int:
-    """Show a job: its row, its attempts, why it was deferred, and every state it was in."""
+    """Show everything about a job.
+
+    Its row, its attempts, why it was deferred, and every state it was in.
+    """
     first = True
 
     def tell(job_id: int) -> None:

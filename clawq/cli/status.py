@@ -137,7 +137,7 @@ def _alerts(document: Document, broken: str | None) -> list[Document]:
     counts, supervisor = document["counts"], document["supervisor"]
     found: list[tuple[str, str]] = []
     if broken:
-        found.append(("config", f"{broken}; the last good form stays in force"))
+        found.append(("config", broken))
     waiting = counts[job.QUEUED] + counts[job.SCHEDULED]
     if not supervisor["running"]:
         if supervisor["pid"] is not None:
@@ -150,9 +150,7 @@ def _alerts(document: Document, broken: str | None) -> list[Document]:
             )
         elif waiting or document["running"]:
             what = f"{words.jobs(waiting)} wait" if waiting else "agents run"
-            found.append(
-                ("no_supervisor", f"{what} and no supervisor is running: start one with `clawq run`")
-            )
+            found.append(("no_supervisor", f"{what}, and no supervisor runs: start one with `clawq run`"))
     if counts[job.UNKNOWN]:
         found.append(
             (
@@ -194,9 +192,9 @@ def draw(document: Document) -> Page:
     page.items("jobs", _counts(document))
     if document["resources"]:
         page.items("resources", map(_resource, document["resources"].items()))
-    page.gap()
-    for alert in document["alerts"]:
-        page.pair("", (alert["text"], WAITS if alert["reason"] in _WAITS else BAD))
+    for number, alert in enumerate(document["alerts"]):
+        label = "" if number else "alerts"
+        page.pair(label, (alert["text"], WAITS if alert["reason"] in _WAITS else BAD))
     _draw_tables(page, document)
     return page
 

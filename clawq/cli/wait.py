@@ -27,7 +27,10 @@ def wait(
     ] = None,
     as_json: params.AsJson = False,
 ) -> int:
-    """Wait until jobs have ended: exit code 0 when all succeeded, 1 when not, 75 when the time was over."""
+    """Wait until jobs have ended.
+
+    Exit code 0 when all succeeded, 1 when not, 75 when the time was over.
+    """
     wanted = words.job_ids(ids)
     give_up = None if timeout is None else time.monotonic() + when.duration(timeout) / 1000
     states = _look(wanted)

@@ -40,7 +40,7 @@ def _draw(document: Document, now: int) -> Page:
         since = f"  for {words.ago(now, row['since'])}" if row["since"] is not None else ""
         style = BAD if row["reason"] in ("no_supervisor", "never_fits", "unknown") else WAITS
         page.line("  ", (row["reason"], style), _figures(row), (since, QUIET))
-        page.pair("", f"until {row['clears_when']}")
+        page.paragraph(4, f"until {row['clears_when']}")
     for row in document["deferrals"]:
         times = "once" if row["count"] == 1 else f"{row['count']} times"
         page.line(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from clawq import job, when
+from clawq.cli import write_error
 from clawq.errors import NoSuchJob, Refused, UsageError, WrongState
 from clawq.options import near
 
@@ -27,7 +28,7 @@ def write(text: str) -> None:
 
 def note(text: str) -> None:
     """One line on stderr that is not an error."""
-    sys.stderr.write(f"clawq: {line(text)}\n")
+    write_error(line(text))
 
 
 def each(ids: Iterable[int], handle: Callable[[int], object]) -> int:
@@ -141,10 +142,15 @@ def state(word: str) -> str:
     return known(word, job.STATES, "state")
 
 
-def unicode_terminal(environ: dict[str, str] | None = None) -> bool:
-    """May bars and ellipses be drawn? Only where both Python and the locale say UTF-8: Python writes
-    UTF-8 under the C locale too, which says nothing about who reads it."""
-    values = os.environ if environ is None else environ
-    locale = values.get("LC_ALL") or values.get("LC_CTYPE") or values.get("LANG") or ""
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
+"""What Python itself writes into LC_CTYPE when it finds the C locale."""
+
+
+def unicode_terminal() -> bool:
+    """May bars and ellipses be drawn? Only where the locale says UTF-8, as far as it is the user's own:
+    that Python writes UTF-8 under the C locale too says nothing about who reads it."""
     encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "")
-    return encoding == "utf8" and "utf8" in locale.lower().replace("-", "")
+    overall, ctype, lang = (os.environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    if not overall and ctype in _COERCED and (lang in ("C", "POSIX") or not (lang or sys.stdout.isatty())):
+        return False
+    return encoding == "utf8" and "utf8" in (overall or ctype or lang).lower().replace("-", "")
