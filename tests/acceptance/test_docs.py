@@ -1,4 +1,4 @@
-"""What the documents say exists, exists: the commands they name, the files they link to, the API they show."""
+"""What the documents say exists, exists: the commands they name, the files they link to, the API shown."""
 
 from __future__ import annotations
 
