@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -87,3 +89,17 @@ def test_the_package_says_that_it_is_typed_and_carries_its_sql() -> None:
     assert (package / "py.typed").exists()
     assert (package / "store" / "schema.sql").stat().st_size > 0
     assert (package / "store" / "default_config.json").stat().st_size > 0
+
+
+def test_only_the_store_knows_sql() -> None:
+    package = Path(clawq.__file__).parent
+    sql = re.compile(r"\b(SELECT|INSERT INTO|UPDATE \w+ SET|DELETE FROM|PRAGMA)\b")
+    outside = [path for path in package.rglob("*.py") if "store" not in path.relative_to(package).parts]
+    assert len(outside) > 20
+    found = [
+        f"{path.relative_to(package)}:{node.lineno}: {node.value[:60]}"
+        for path in outside
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and sql.search(node.value)
+    ]
+    assert found == []
