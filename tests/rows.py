@@ -45,16 +45,18 @@ def states(db: apsw.Connection) -> dict[int, str]:
 def check_books(db: apsw.Connection) -> None:
     """The tally says what the rows say, every lane is known, and the file is sound."""
     counted = db.execute(
-        "SELECT state, band, tenant, kind, needs, count(*) FROM jobs GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5"
+        "SELECT state, band, tenant, kind, needs, count(*) FROM jobs"
+        " GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5"
     ).fetchall()
     assert db.execute("SELECT * FROM tally ORDER BY 1, 2, 3, 4, 5").fetchall() == counted
     orphans = db.execute(
-        "SELECT * FROM lanes l WHERE NOT EXISTS (SELECT 1 FROM tally t WHERE t.state = 'queued' AND t.band = l.band"
-        " AND t.tenant = l.tenant AND t.kind = l.kind AND t.needs = l.needs)"
+        "SELECT * FROM lanes l WHERE NOT EXISTS (SELECT 1 FROM tally t WHERE t.state = 'queued'"
+        " AND t.band = l.band AND t.tenant = l.tenant AND t.kind = l.kind AND t.needs = l.needs)"
     ).fetchall()
     assert orphans == []
     last = db.execute(
-        "SELECT j.id FROM jobs j WHERE j.state <> (SELECT to_state FROM events WHERE job_id = j.id ORDER BY id DESC LIMIT 1)"
+        "SELECT j.id FROM jobs j WHERE j.state <>"
+        " (SELECT to_state FROM events WHERE job_id = j.id ORDER BY id DESC LIMIT 1)"
     ).fetchall()
     assert last == []
     assert db.execute("PRAGMA integrity_check").get == "ok"

@@ -6,6 +6,7 @@ import os
 import signal
 
 from clawq.host import agent as host_agent
+from clawq.host import attempt_file
 from clawq.paths import Home
 from clawq.supervisor.agents import Agent
 
@@ -17,6 +18,9 @@ def signal_if_due(agent: Agent, mono: int) -> None:
     if agent.verdict is not None or (agent.kill_reason is None and not agent.disowned):
         return
     if not agent.term_sent:
+        if agent.probe is not None and attempt_file.read(agent.probe).exit_code is not None:
+            agent.kill_reason = None  # it ended by itself before the first signal: its own end stands
+            return
         agent.term_sent = True
         agent.kill_after = mono + agent.grace_ms
         number = signal.SIGTERM

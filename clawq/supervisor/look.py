@@ -20,6 +20,8 @@ from clawq.supervisor.end import KILL_AGAIN_MS
 FIRST_LOOK_MS = 15
 """After a spawn: the shell needs about this long to say that the agent runs."""
 SLOWEST_LOOK_MS = 1_000
+FILE_TIME_SLACK_MS = 20
+"""File times come from a coarser clock than the one that `kill_at` was read from."""
 SWEEP_PAUSE_MS = 50
 """Between looks at what an ended attempt left behind."""
 
@@ -88,8 +90,6 @@ def _look_at(agent: Agent, home: Home, findings: Findings, wall: int, mono: int)
             findings.overdue.append((agent, reason))
         else:
             findings.again_at(max(mono + 1, liveness.next_check(*clocks)))
-    elif agent.kill_after is not None:
-        findings.again_at(agent.kill_after)
 
 
 def _look_for_start(agent: Agent, findings: Findings, mono: int) -> None:
@@ -171,8 +171,13 @@ def _belongs(pid: int, agent: Agent) -> bool:
 def end_of(agent: Agent) -> End:
     """The end that counts: a recorded kill, unless the agent's own exit code was written before it."""
     reading = agent.reading
+    # Our own kills look for an exit code before the first signal (supervisor/end.py); of a kill that an
+    # earlier supervisor recorded only the times are left.
     own_end_first = (
-        agent.verdict == "ended" and agent.kill_at is not None and reading.written_at <= agent.kill_at
+        agent.verdict == "ended"
+        and agent.kill_at is not None
+        and not agent.term_sent
+        and reading.written_at < agent.kill_at - FILE_TIME_SLACK_MS
     )
     if agent.kill_reason is not None and agent.verdict != "never_ran" and not own_end_first:
         return classify.by_kill(agent.kill_reason, reading.exit_code)

@@ -94,6 +94,7 @@ class Supervisor:
             self.spawn_closed_until = 0
             self.config_seen = settings.identity(home.config)
             self.config_looked = 0
+            self.config_form = ""
             self.renew_at = 0
             self.write_at = 0
             self.data_version = -1
@@ -150,6 +151,7 @@ class Supervisor:
                 if findings.look_again is not None:
                     self.sleep_until = min(self.sleep_until, findings.look_again)
                 if not self._must_write(findings, mono):
+                    self._signal_agents(mono)
                     return self._may_end(idle=False)
                 self._measure(mono)
                 written = self._write(findings, wall_ms(), mono)
@@ -203,6 +205,13 @@ class Supervisor:
         self.config_seen = seen
         self.write_at = 0
 
+    def _take_newer_form(self) -> None:
+        """A producer may have compiled a newer file than ours: its job's kind may be in that one only."""
+        form = config_row.identity(self.db)
+        if form != self.config_form:
+            self.settings = Settings.from_text(config_row.load(self.db)[1])
+            self.config_form = form
+
     def _must_write(self, findings: Findings, mono: int) -> bool:
         """Has anything happened, in the database or outside, that a transaction could record or act on?"""
         version = int(self.db.pragma("data_version"))
@@ -219,6 +228,7 @@ class Supervisor:
     def _write(self, findings: Findings, now: int, mono: int) -> Written:
         written = Written()
         with Immediate(self.db):
+            self._take_newer_form()
             self._write_findings(findings, written, now)
             self._write_requests(written, now)
             done = attempts.expire(self.db, now) + attempts.promote(self.db, now)
@@ -261,7 +271,8 @@ class Supervisor:
         if not agent.disowned:
             state = settle.record_end(self.db, self.settings, agent, ended.end, ended.output_tail, now, _draw)
             if state is not None and ended.end.outcome == classify.NEVER_STARTED.outcome:
-                written.spawn_failed = True
+                # Our shell could not fork. A claim that a dead supervisor never spawned says nothing of room.
+                written.spawn_failed |= agent.owned or agent.reading.exit_code is not None
         written.gone.append(agent)
 
     def _write_not_started(self, failed: NotStarted, written: Written, now: int) -> None:
@@ -316,11 +327,17 @@ class Supervisor:
                 agent.kill_reason, agent.kill_at = reason, now
         for agent in written.lost_title:
             agent.disowned = True
-        for agent in self.agents.values():
-            signal_if_due(agent, mono)
+        self._signal_agents(mono)
         for ticket in written.tickets:
             self._spawn(ticket)
         self._plan(written, now, mono)
+
+    def _signal_agents(self, mono: int) -> None:
+        """TERM and KILL to those whose reason is committed, in every turn: the second needs no news."""
+        for agent in self.agents.values():
+            signal_if_due(agent, mono)
+            if agent.kill_after is not None and agent.verdict is None:
+                self.sleep_until = min(self.sleep_until, agent.kill_after)
 
     def _spawn(self, ticket: Ticket) -> None:
         outcome = start(ticket, self.settings, self.home, self.base_env, mono_ms())

@@ -43,7 +43,8 @@ def test_readers_cannot_write(home: Home) -> None:
 def test_thirty_first_starts_make_one_database(home: Home) -> None:
     code = (
         "from clawq.paths import find_home\nfrom clawq.store.connection import open_db, Immediate\n"
-        "db = open_db(find_home())\nwith Immediate(db): db.execute(\"INSERT INTO pauses VALUES ('kind', hex(randomblob(8)), 1)\")"
+        "db = open_db(find_home())\nwith Immediate(db):\n"
+        "    db.execute(\"INSERT INTO pauses VALUES ('kind', hex(randomblob(8)), 1)\")"
     )
     started = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) for _ in range(30)]
     for process in started:
@@ -99,9 +100,14 @@ def test_a_lock_that_is_kept_is_busy(home: Home) -> None:
 
 def test_a_failed_transaction_leaves_nothing(home: Home) -> None:
     db = open_db(home)
-    with pytest.raises(ZeroDivisionError), Immediate(db):
-        put(db)
-        raise ZeroDivisionError
+
+    def two() -> None:
+        with Immediate(db):
+            put(db)
+            put(db, band=9)
+
+    with pytest.raises(apsw.ConstraintError):
+        two()
     assert db.execute("SELECT count(*) FROM jobs").get == 0
     assert not db.in_transaction
 
