@@ -24,6 +24,11 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
+def identity(db: apsw.Connection) -> str:
+    """Which form is in force; cheap, for callers that hold its settings."""
+    return str(db.execute(_SQL["identity"]).fetchall()[0][0])
+
+
 def save(db: apsw.Connection, identity: str, body: str, now: int) -> None:
     """Make `body` the form in force; `now` in ms. One statement, a transaction of its own.
 
