@@ -201,7 +201,7 @@ def _warnings(body: Mapping[str, Any], lines: dict[Path, int]) -> Iterator[Probl
                 line_of(lines, (*path, "command", index)),
                 dotted((*path, "command")),
                 f"the shell reads {{{name}}} inside a -c script as code",
-                f'write "$1" there and append "sh", "{{{name}}}" to the list',
+                f'write "$1" there and append "--", "{{{name}}}" to the list',
             )
         search = table.get("env", {}).get("PATH", "")
         if "~" in search or "$" in search:

@@ -224,9 +224,9 @@ def test_a_placeholder_inside_a_shell_script_is_warned_of() -> None:
     [warning] = warnings(text)
     assert warning == (
         "f:4: kinds.a.command: the shell reads {payload} inside a -c script as code: "
-        'write "$1" there and append "sh", "{payload}" to the list'
+        'write "$1" there and append "--", "{payload}" to the list'
     )
-    assert warnings('[kinds.a]\ncommand = ["sh", "-c", "echo $1", "sh", "{payload}"]') == []
+    assert warnings('[kinds.a]\ncommand = ["sh", "-c", "echo $1", "--", "{payload}"]') == []
 
 
 def test_a_path_with_what_only_a_shell_expands_is_warned_of() -> None:
