@@ -11,6 +11,7 @@ from typing import NamedTuple
 import apsw
 
 from clawq import settings as compiled
+from clawq.cli import words
 from clawq.errors import ConfigError, NoSuchJob
 from clawq.host import instance
 from clawq.paths import Home, find_home
@@ -109,6 +110,13 @@ def read_settings(home: Home, db: apsw.Connection | None) -> tuple[Settings, str
             "; the last good form stays in force" if identity else "; until it is right, nothing is accepted"
         )
     return Settings.from_text(body), error
+
+
+def warn_without_supervisor() -> None:
+    """One line on stderr when nothing that waits can start."""
+    with reading() as here:
+        if not look_for_supervisor(here.home, here.now).running:
+            words.note("no supervisor is running, so nothing new starts: `clawq run` is one")
 
 
 def look_for_supervisor(home: Home, now: int) -> Supervisor:

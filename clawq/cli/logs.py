@@ -112,6 +112,8 @@ def _choose(job_id: int, look: Look, number: int | None) -> Attempt | None:
 def _follow(job_id: int, first: Attempt | None, last: int | None, *, only: bool, as_json: bool) -> None:
     """Show attempt after attempt, each to its end, until the job (`only`: this attempt) has ended."""
     shown = 0 if first is None else first.number - 1
+    if first is None:
+        desk.warn_without_supervisor()
     while True:
         attempt = _await_attempt(job_id, shown)
         if attempt is None:

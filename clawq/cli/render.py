@@ -176,8 +176,10 @@ def watch(draw: Callable[[], Page], seconds: float = 1.0) -> None:
     from rich.live import Live
 
     # Not redirected: a page asks stdout for its width and its encoding.
-    plain = {"redirect_stdout": False, "redirect_stderr": False}
-    with Live(console=_console(None), screen=True, auto_refresh=False, **plain) as live:
+    live = Live(
+        console=_console(None), screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+    )
+    with live:
         try:
             while True:
                 live.update(draw().renderable(), refresh=True)

@@ -35,7 +35,7 @@ def wait(
     give_up = None if timeout is None else time.monotonic() + when.duration(timeout) / 1000
     states = _look(wanted)
     if not _settled(states):
-        _warn_without_supervisor()
+        desk.warn_without_supervisor()
     told: set[int] = set()
     while True:
         if not as_json:
@@ -66,12 +66,6 @@ def _look(wanted: list[int]) -> dict[int, str]:
 
 def _settled(states: dict[int, str]) -> bool:
     return all(state in SETTLED for state in states.values())
-
-
-def _warn_without_supervisor() -> None:
-    with desk.reading() as here:
-        if not desk.look_for_supervisor(here.home, here.now).running:
-            words.note("no supervisor is running, so nothing new starts: `clawq run` is one")
 
 
 def _tell(states: dict[int, str], told: set[int]) -> None:

@@ -77,9 +77,8 @@ SELECT state FROM jobs WHERE id = ?;
 SELECT j.id, j.state FROM json_each(?) AS wanted CROSS JOIN jobs j ON j.id = wanted.value;
 
 -- name: newest
--- The latest jobs of any state, down the primary key.
-SELECT id FROM jobs WHERE id <= 9223372036854775807 AND (:kind IS NULL OR kind = :kind)
-    AND (:tenant IS NULL OR tenant = :tenant)
+-- The latest jobs of any state, down the primary key until the limit is reached.
+SELECT id FROM jobs WHERE (:kind IS NULL OR kind = :kind) AND (:tenant IS NULL OR tenant = :tenant)
 ORDER BY id DESC LIMIT :limit;
 
 -- name: longest_queued
