@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clawq import when
 from clawq.config import compile_file
 from clawq.config.compiler import MAX_BYTES, check_file, check_text
 from clawq.errors import ConfigError
@@ -146,6 +147,15 @@ ONE_BY_ONE = {
 def test_one_line_says_where_what_and_what_to_do(text: str, expected: str) -> None:
     found = complaints(text)
     assert any(each.startswith(expected) for each in found), found
+
+
+@pytest.mark.parametrize("text", ["12:00", "7:05", "00:00", "23:59", "90s", "1d"])
+def test_a_time_that_is_accepted_here_is_understood_at_enqueue(text: str) -> None:
+    found = check_text(f'[kinds.a]\nstale_after = "{text}"\ndeadline = "{text}"', FILE).body
+    assert found is not None
+    assert found["kinds"]["a"] == {"stale_after": text, "deadline": text}
+    now = 1_700_000_000_000
+    assert now < when.moment_or_duration(text, now) <= now + 86_400_000
 
 
 def test_every_problem_is_told_in_the_order_of_the_file() -> None:

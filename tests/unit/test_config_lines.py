@@ -196,7 +196,9 @@ class Writer:
         return basic(value)
 
     def gap(self, newlines: bool) -> str:
-        return self.style.choice(["", " ", "\n", ' # ] } = "\n', "\n\n"] if newlines else ["", " ", "  "])
+        return str(
+            self.style.choice(["", " ", "\n", ' # ] } = "\n', "\n\n"] if newlines else ["", " ", "  "])
+        )
 
     def value(self, value: Any, path: Path, newlines: bool = True) -> None:
         if isinstance(value, list):

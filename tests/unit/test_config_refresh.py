@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from clawq import config
+from clawq import config, settings
 from clawq.config.__main__ import DEFAULTS, defaults
 from clawq.errors import ClawqError, ConfigError, StorageError
 from clawq.paths import Home
@@ -77,7 +77,7 @@ def test_while_the_file_is_broken_the_last_good_form_stays(db: apsw.Connection, 
     assert max_running(db, home) == 3
     identity, _, broken, error = config_row.load(db)
     assert identity == good
-    assert broken == config.settings.identity(home.config)
+    assert broken == settings.identity(home.config)
     assert error == f"{home.config}:2: limits.max_runing: unknown key: did you mean max_running?"
     write(home, "[limits]\nmax_running = 5\n")
     assert max_running(db, home) == 5
@@ -163,7 +163,7 @@ def test_an_unchanged_file_loads_neither_pydantic_nor_tomllib(db: apsw.Connectio
     assert max_running(db, home) == 3
     script = """
 import sys
-from clawq import config
+from clawq import config, settings
 from clawq.paths import find_home
 from clawq.store.connection import open_db, open_readonly
 home = find_home()
