@@ -6,6 +6,7 @@ processes checkpoint it.
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 
@@ -106,7 +107,7 @@ def _check_ours(db: apsw.Connection, path: str) -> int:
 def _create(home: Home) -> None:
     """Build the database beside its place and link() it there: thirty first starts make one."""
     make_private_dir(home.data)
-    draft = f"{home.db}.{os.getpid()}.new"
+    draft = f"{home.db}.{os.getpid()}.{_thread.get_native_id()}.new"
     os.close(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
     try:
         db = apsw.Connection(draft)
