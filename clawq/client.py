@@ -320,8 +320,6 @@ class Producer:
 
     def _find_program(self, program: str, asked: "dict[str, Any]", frame: "Frame", cwd: str) -> None:
         """Refuse a missing program here, where somebody is looking, and not at three in the morning."""
-        if "{" in program:
-            return  # a placeholder of the kind's command: known only at the start
         env = asked.get("env") or {}
         path = env.get("PATH") or frame.kind_path or frame.env_path or self._path
         if not path:

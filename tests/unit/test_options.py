@@ -226,10 +226,12 @@ def test_a_variable_is_copied_from_the_environment(monkeypatch: pytest.MonkeyPat
 )
 @pytest.mark.parametrize("key", [*(o.key for o in options.OPTIONS if o.read), "kind", "command"])
 def test_no_value_whatever_its_type_is_more_than_a_usage_error(key: str, value: object) -> None:
+    said = ""
     try:
         options.read({key: value, "dedupe_key": "k"} if key == "dedupe_scope" else {key: value}, NOW)
     except UsageError as error:
-        assert str(error).isprintable()
+        said = str(error)
+    assert said.isprintable()
 
 
 # ---------------------------------------------------------------- JSON without json
