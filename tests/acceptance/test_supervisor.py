@@ -151,7 +151,7 @@ def test_a_timeout_ends_the_whole_session(fleet: Fleet) -> None:
     assert shown["job"]["error_class"] == "timeout"
     assert not agent_alive(fleet.scratch / "child")
     began, ended = (datetime.fromisoformat(shown["attempts"][0][name]) for name in ("started_at", "ended_at"))
-    assert 2 <= (ended - began).total_seconds() < 10, "the timeout and the grace, not the next lease"
+    assert 1.5 <= (ended - began).total_seconds() < 10, "the timeout and the grace, not the next lease"
 
 
 def test_what_an_agent_leaves_behind_is_ended_before_its_slot_is_free(fleet: Fleet) -> None:
@@ -266,8 +266,8 @@ def test_stopping_now_ends_agents_and_costs_no_attempt(fleet: Fleet, twice: bool
         until(lambda: "drain" in Path(fleet.home.lock).read_text())
         first.send_signal(signal.SIGINT)
     else:
-        fleet.clawq("stop", "--now")
-    first.wait(timeout=20)
+        fleet.clawq("stop", "--now", timeout=10)
+    first.wait(timeout=10)
     assert not agent_alive(fleet.scratch / "pid")
     job = fleet.job(job_id)
     assert (job["state"], job["attempts"]) == ("queued", 0)

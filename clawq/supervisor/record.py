@@ -1,0 +1,149 @@
+"""The turn's one transaction: what was found, what was asked for, what is due, and one pass of admission.
+
+It changes the database and nothing else. What has to be done once it is committed comes back as a value, so
+that a commit that fails leaves neither a signal sent nor a thing remembered.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from clawq.rules import classify, retry
+from clawq.settings import Settings
+from clawq.store import attempts, config_row
+from clawq.store.connection import Immediate
+from clawq.supervisor import settle
+from clawq.supervisor.admit import admit, limits_from
+from clawq.supervisor.agents import Agent
+from clawq.supervisor.look import Ended, Findings
+from clawq.supervisor.start import NotStarted, Ticket
+from clawq.supervisor.state import NOW, RUN, State
+
+
+@dataclass(slots=True)
+class Written:
+    """What a committed turn asks to be done and remembered."""
+
+    tickets: list[Ticket] = field(default_factory=list)
+    """Claims to be spawned."""
+    gone: list[Agent] = field(default_factory=list)
+    started: list[Agent] = field(default_factory=list)
+    kill: list[tuple[Agent, str]] = field(default_factory=list)
+    disowned: list[Agent] = field(default_factory=list)
+    stop: str | None = None
+    settings: tuple[str, Settings] | None = None
+    renewed: bool = False
+    host_refused: bool = False
+    spawn_failed: bool = False
+    more: bool = False
+    """The calendar has more to do than one transaction should."""
+    next_due: int = 0
+    idle: bool = False
+
+
+def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -> Written:
+    """Write one turn down. `now` is epoch ms, `mono` ms of the monotonic clock; `renew`: leases are due."""
+    written = Written()
+    with Immediate(state.db):
+        settings = _settings_in_force(state, written)
+        _record_findings(state, settings, findings, written, now)
+        _record_requests(state, written, now)
+        done = attempts.expire(state.db, now) + attempts.promote(state.db, now)
+        written.more = done >= attempts.BATCH
+        if renew:
+            _renew_leases(state, written, now, mono)
+        paused = attempts.pauses(state.db)
+        if state.mode == RUN and written.stop is None:
+            written.tickets, written.host_refused = admit(
+                state.db,
+                settings,
+                limits_from(settings, paused, state.default_max_procs),
+                state.sample,
+                now + settings.host.retry_after_ms if written.spawn_failed else state.spawn_closed_until,
+                state.started_since_sample,
+                state.boot_id,
+                now,
+            )
+        written.next_due = attempts.next_due(state.db)
+        if state.until_idle and not written.tickets:
+            written.idle = attempts.is_idle(state.db, paused)
+    return written
+
+
+def _settings_in_force(state: State, written: Written) -> Settings:
+    """A producer may have compiled a newer file than ours: its job's kind may be in that one only."""
+    form = config_row.identity(state.db)
+    if form == state.form:
+        return state.settings
+    settings = Settings.from_text(config_row.load(state.db)[1])
+    written.settings = (form, settings)
+    return settings
+
+
+def _record_findings(
+    state: State, settings: Settings, findings: Findings, written: Written, now: int
+) -> None:
+    for agent in findings.started:
+        owned = settle.record_start(state.db, agent, now)
+        (written.started if owned else written.disowned).append(agent)
+    for ended in findings.ended:
+        _record_end(state, settings, ended, written, now)
+    for failed in state.not_started:
+        _record_not_started(state, settings, failed, written, now)
+    for agent, reason in findings.overdue:
+        _intend_kill(state, agent, reason, written, now)
+
+
+def _record_end(state: State, settings: Settings, ended: Ended, written: Written, now: int) -> None:
+    agent = ended.agent
+    written.gone.append(agent)
+    if agent.disowned:
+        return
+    new_state = settle.record_end(state.db, settings, agent, ended.end, ended.output_tail, now, _draw)
+    if new_state is not None and ended.end.outcome == classify.NEVER_STARTED.outcome:
+        # Our shell could not fork. A claim that a dead supervisor never spawned says nothing of room.
+        written.spawn_failed |= agent.owned or agent.reading.exit_code is not None
+
+
+def _record_not_started(
+    state: State, settings: Settings, failed: NotStarted, written: Written, now: int
+) -> None:
+    if failed.no_room:
+        end = classify.NEVER_STARTED._replace(error=failed.error)
+        written.spawn_failed = True
+    else:
+        end = classify.cannot_start(failed.error)
+    ticket = failed.ticket
+    settle.settle(state.db, settings, ticket.claim.job_id, ticket.token, end, "", now, _draw)
+
+
+def _record_requests(state: State, written: Written, now: int) -> None:
+    for _, token in attempts.cancel_requests(state.db):
+        if token in state.agents:
+            _intend_kill(state, state.agents[token], "cancelled", written, now)
+    written.stop = attempts.stop_request(state.db)
+    if written.stop is not None:
+        attempts.forget_stop(state.db)
+    if state.mode == NOW:
+        for agent in state.agents.values():
+            _intend_kill(state, agent, "stopped", written, now)
+
+
+def _intend_kill(state: State, agent: Agent, reason: str, written: Written, now: int) -> None:
+    """The reason is committed before the first signal is sent; the first reason stands."""
+    if agent.kill_reason is None and agent.verdict is None and not agent.disowned:
+        attempts.intend_kill(state.db, agent.token, reason, now)
+        written.kill.append((agent, reason))
+
+
+def _renew_leases(state: State, written: Written, now: int, mono: int) -> None:
+    beats = {agent.token: now - (mono - agent.last_sign) for agent in state.agents.values()}
+    attempts.renew(state.db, beats)
+    still = {row.token for row in attempts.live(state.db)} | {agent.token for agent in written.gone}
+    written.disowned += [agent for token, agent in state.agents.items() if token not in still]
+    written.renewed = True
+
+
+def _draw() -> float:
+    return random.uniform(*retry.JITTER)

@@ -1,0 +1,48 @@
+"""What a supervisor remembers between two turns. All of it can be found again after a crash."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import apsw
+
+from clawq.host.load import HostSample
+from clawq.paths import Home
+from clawq.settings import Settings
+from clawq.supervisor.agents import Agent
+from clawq.supervisor.start import NotStarted
+
+RUN, HANDOVER, DRAIN, NOW = "run", "handover", "drain", "now"
+"""How it goes on: starting jobs; leaving the agents alone; finishing them; ending them."""
+
+
+@dataclass(slots=True)
+class State:
+    """Times ending in ``_until`` or ``_due`` are epoch ms."""
+
+    home: Home
+    db: apsw.Connection
+    settings: Settings
+    form: str
+    """Which compiled configuration `settings` is."""
+    boot_id: str
+    until_idle: bool
+    default_max_procs: int | None
+    mode: str = RUN
+    agents: dict[int, Agent] = field(default_factory=dict)
+    not_started: list[NotStarted] = field(default_factory=list)
+    """Claims whose spawn failed, for the next transaction."""
+    sample: HostSample | None = None
+    started_since_sample: int = 0
+    spawn_closed_until: int = 0
+    next_due: int = 0
+    """When the calendar alone next changes something."""
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def mono_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
