@@ -53,7 +53,7 @@ def resume(
     band: Band = None,
     as_json: params.AsJson = False,
 ) -> int:
-    """Undo a pause of everything, or of a tenant, kind, resource or band.
+    """Undo a pause, of everything or of one part.
 
     Other pauses stand.
     """

@@ -65,10 +65,9 @@ class Page:
 
     def pair(self, label: str, *parts: Part) -> None:
         """A label, and what it names; further lines stand under the first."""
-        head = Text(set_cell_size(label, LABEL), style=QUIET)
         for text in self._wrap(_text(parts), self.width - LABEL):
-            self._lines.append(head + text)
-            head = Text(" " * LABEL)
+            self._lines.append(_labelled(label, text))
+            label = ""
 
     def paragraph(self, by: int, *parts: Part) -> None:
         """Running text, wrapped, `by` columns from the left."""
@@ -86,9 +85,7 @@ class Page:
                 rows.append(row)
             row.append_text(Text("   ") + text if row else text)
         for number, row in enumerate(rows):
-            self._lines.append(
-                self._fit(Text(set_cell_size("" if number else label, LABEL), style=QUIET) + row)
-            )
+            self._lines.append(self._fit(_labelled("" if number else label, row)))
 
     def gap(self) -> None:
         """An empty line, unless the page is empty or has one."""
@@ -209,6 +206,10 @@ def _console(width: int | None) -> Console:
 def _piece(part: Part) -> Text:
     text, style = (part, "") if isinstance(part, str) else part
     return Text(words.line(text), style=style)
+
+
+def _labelled(label: str, text: Text) -> Text:
+    return Text().append(set_cell_size(label, LABEL), style=QUIET).append_text(text)
 
 
 def _text(parts: Iterable[Part]) -> Text:
