@@ -216,7 +216,8 @@ class TestShow:
         ]
         for state, reason in moves:
             db.execute(
-                "UPDATE jobs SET state = ?1, reason = ?2, token = iif(?1 = 'starting', 9, NULL) WHERE id = ?3",
+                "UPDATE jobs SET state = ?1, reason = ?2, token = iif(?1 = 'starting', 9, NULL)"
+                " WHERE id = ?3",
                 (state, reason, job_id),
             )
         db.execute("INSERT INTO deferrals VALUES (?, 'uid_procs', 38, 1, 2)", (job_id,))
