@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from clawq.host import agent, attempt_file, load, output, platform, processes
 from tests.waiting import until
 
-# The first 40 bytes of a struct kinfo_proc by the layout in macOS's sys/proc.h, started at 1700000000.123456 s:
+# The first 40 bytes of a struct kinfo_proc by the layout in macOS's sys/proc.h, of 1700000000.123456 s:
 # p_starttime (8 bytes of seconds, 4 of microseconds, padding), two pointers, p_flag, p_stat (2 = SRUN).
 KINFO = (
     bytes.fromhex("00f1536500000000")
