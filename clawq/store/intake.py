@@ -307,7 +307,7 @@ class Intake:
             ("all", ""),
             ("tenant", draft.tenant),
             ("kind", draft.kind),
-            ("band", job.BANDS[draft.band]),
+            ("band", str(draft.band)),
             *(("resource", name) for name in draft.needs.split(",")),
         }
         return any(pause in mine for pause in self._rows("pauses"))

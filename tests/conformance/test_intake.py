@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from clawq import options
 from clawq.errors import Refused
 from clawq.paths import Home
+from clawq.store import jobs
 from clawq.store.connection import Immediate, open_db
 from clawq.store.intake import Draft, Intake, Taken
 from clawq.store.refusals import count_refusals, first_to_nag, jittered
@@ -524,7 +525,7 @@ def test_parked_jobs_do_not_stand_in_the_way(desk: Desk) -> None:
 )
 def test_nothing_paused_is_admitted(desk: Desk, scope: str, name: str, stopped: bool) -> None:
     desk.configure(kinds={"k": {}})
-    desk.db.execute("INSERT INTO pauses VALUES (?, ?, 1)", (scope, name))
+    jobs.pause(desk.db, scope, name, 1)
     taken = desk.take(ticking=True, kind="k", tenant="acme", needs="shell")
     assert taken.outcome == ("queued" if stopped else "admitted")
 
