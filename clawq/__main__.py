@@ -40,19 +40,23 @@ def _enqueue(words: "Sequence[str]") -> int:
 
 
 def _load_apsw() -> None:
-    """Import apsw without the package `collections`, a tenth of the whole run.
+    """Import apsw without the package `collections`, which is a tenth of the whole run.
 
-    It asks for collections.abc, whose content lives in a module that Python has loaded at start-up.
+    apsw wants `collections.abc`, whose content lives in a module that Python loads at start-up; the
+    package above it is only there because of how a name with a dot is imported.
     """
     if "collections" in sys.modules:
         return
     import _collections_abc
 
+    sys.modules["collections"] = type(sys)("collections")
     sys.modules["collections.abc"] = _collections_abc
     try:
         import apsw  # noqa: F401
+    except Exception:
+        pass  # an apsw that wants more of it is imported as usual, where it is needed
     finally:
-        del sys.modules["collections.abc"]
+        del sys.modules["collections"], sys.modules["collections.abc"]
 
 
 def _app(words: "Sequence[str]") -> int:

@@ -406,39 +406,44 @@ def _database_busy(error: Busy) -> Refused:
 
 
 def _folder(asked: str | None) -> str:
+    # As bytes: the locale that cron has must not decide what a path is.
     try:
-        here = os.getcwd()
+        here = os.getcwdb()
     except OSError:
         if asked is None or not asked.startswith("/"):
             raise UsageError("the current folder no longer exists", "cd to another, or give --cwd") from None
-        here = "/"
-    cwd = here if asked is None else os.path.abspath(os.path.join(here, asked))
+        here = b"/"
+    path = here if asked is None else os.path.abspath(os.path.join(here, asked.encode()))
     try:
-        cwd.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"the folder {cwd!r:.200} is not UTF-8", "give another with --cwd") from None
-    if asked is not None and not os.path.isdir(cwd):
+        cwd = path.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"the folder {path!r:.200} is not UTF-8", "give another with --cwd") from None
+    if asked is not None and not os.path.isdir(path):
         raise UsageError(f"--cwd {cwd!r:.200} is not a folder", "give one that exists")
     return cwd
 
 
 def _caller_path() -> str | None:
-    path = os.environ.get("PATH")
+    path = os.environb.get(b"PATH")
     if not path:
         return None
     try:
-        path.encode()
-    except UnicodeEncodeError:  # the database holds UTF-8 only; a folder that is not cannot be passed on
-        path = ":".join([folder for folder in path.split(":") if folder.isprintable()])
-    return path
+        return path.decode()
+    except UnicodeDecodeError:  # the database holds UTF-8 only; a folder that is not cannot be passed on
+        return b":".join([folder for folder in path.split(b":") if _is_utf8(folder)]).decode()
+
+
+def _is_utf8(folder: bytes) -> bool:
+    return folder.decode(errors="ignore").encode() == folder
 
 
 def _is_there(program: str, path: str, cwd: str) -> bool:
     """As execvp would find it: an empty or relative folder of PATH is counted from `cwd`."""
+    name, here = program.encode(), cwd.encode()
     if "/" in program:
-        return _executable(os.path.join(cwd, program))
-    return any(_executable(os.path.join(cwd, folder, program)) for folder in path.split(":"))
+        return _executable(os.path.join(here, name))
+    return any(_executable(os.path.join(here, folder, name)) for folder in path.encode().split(b":"))
 
 
-def _executable(file: str) -> bool:
+def _executable(file: bytes) -> bool:
     return os.path.isfile(file) and os.access(file, os.X_OK)

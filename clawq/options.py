@@ -204,9 +204,7 @@ def _env(flag: str, value: object, now: int) -> "dict[str, str]":
     elif isinstance(value, (list, tuple)):
         for word in value:
             name, equals, each = _text(flag, word, ENV_MAX).partition("=")
-            if not equals and name not in os.environ:
-                raise _wrong(flag, name, "it is not set here: write NAME=VALUE")
-            pairs[name] = each if equals else _text(flag, os.environ[name], ENV_MAX)
+            pairs[name] = each if equals else _copied(flag, name)
     else:
         raise _wrong(flag, value, "names and values are needed")
     for name in pairs:
@@ -215,6 +213,16 @@ def _env(flag: str, value: object, now: int) -> "dict[str, str]":
     if sum(len(name) + len(each) for name, each in pairs.items()) > ENV_MAX:
         raise UsageError(f"{flag}: more than {ENV_MAX} bytes in all", "use the kind's env_file")
     return pairs
+
+
+def _copied(flag: str, name: str) -> str:
+    value = os.environb.get(name.encode())
+    if value is None:
+        raise _wrong(flag, name, "it is not set here: write NAME=VALUE")
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise _wrong(flag, name, "its value is not UTF-8") from None
 
 
 def _cwd(flag: str, value: object, now: int) -> str:

@@ -104,7 +104,7 @@ def _sum_up(batch: Batch, dry_run: bool) -> None:
 
 def _open(path: str) -> int:
     try:
-        return os.open(path, os.O_RDONLY)
+        return os.open(path.encode(errors="surrogateescape"), os.O_RDONLY)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"--batch {path!r:.200}", why) from None

@@ -2,6 +2,7 @@
 only what it needs is imported."""
 
 import os
+import sys
 
 from clawq import options
 from clawq.cli import write_error, write_out
@@ -19,6 +20,8 @@ PAYLOAD_READ = options.PAYLOAD_MAX + 4_096
 def main(argv: "Sequence[str]") -> int:
     """The exit code. Raises ClawqError, which under --json has been answered on stdout already."""
     words = list(argv)
+    if sys.getfilesystemencoding() != "utf-8":
+        words = [_as_utf8(word) for word in words]
     own = words[: words.index("--")] if "--" in words else words
     if "--help" in own or "-h" in own:
         from clawq.cli.enqueue_help import text
@@ -68,6 +71,11 @@ def _nag(producer: Producer) -> None:
         write_error(line)
 
 
+def _as_utf8(word: str) -> str:
+    """What was typed, whatever the locale made of it. Bytes that are not UTF-8 are refused later, by name."""
+    return os.fsencode(word).decode(errors="surrogateescape")
+
+
 def _answer(receipt: Receipt, switches: "dict[str, object]") -> str:
     """Cron mails whatever is printed: nothing is said unless somebody looks or asks."""
     if switches["json"]:
@@ -101,7 +109,7 @@ def _payload(given: str) -> bytes:
         except UnicodeEncodeError:
             raise UsageError("--payload is not UTF-8", "pass JSON, which always is") from None
     try:
-        source = 0 if given == "-" else os.open(given[1:], os.O_RDONLY)
+        source = 0 if given == "-" else os.open(given[1:].encode(errors="surrogateescape"), os.O_RDONLY)
         try:
             parts = []
             left = PAYLOAD_READ

@@ -215,7 +215,7 @@ def test_a_variable_is_copied_from_the_environment(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TOKEN", "a=b c")
     assert options.read({"env": ["TOKEN"]}, NOW) == {"env": {"TOKEN": "a=b c"}}
     monkeypatch.setitem(os.environ, "RAW", os.fsdecode(b"\xff"))
-    with pytest.raises(UsageError, match="it is not UTF-8"):
+    with pytest.raises(UsageError, match="its value is not UTF-8"):
         options.read({"env": ["RAW"]}, NOW)
 
 

@@ -1,0 +1,150 @@
+"""What a fresh interpreter loads for `clawq enqueue`: every module more is milliseconds, all day."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clawq.paths import Home
+from tests.producers import CLAWQ, clawq, configure, rows
+
+ALWAYS = {
+    "apsw",
+    "clawq",
+    "clawq.__main__",
+    "clawq.cli",
+    "clawq.cli.enqueue",
+    "clawq.client",
+    "clawq.errors",
+    "clawq.job",
+    "clawq.options",
+    "clawq.paths",
+    "clawq.settings",
+    "clawq.store",
+    "clawq.store.connection",
+    "clawq.store.intake",
+    "clawq.store.sqlfile",
+    "clawq.when",
+    "__future__",
+}
+REFUSED = {"clawq.store.refusals"}
+WOKEN = {"clawq.poke", "_socket"}
+NEVER = {
+    *("apscheduler", "argparse", "asyncio", "collections", "contextlib", "dataclasses", "datetime", "enum"),
+    *("functools", "json", "logging", "pathlib", "psutil", "pydantic", "re", "rich", "socket", "subprocess"),
+    *("tempfile", "typer", "typing"),
+}
+
+
+def imported(*words: str, code: int = 0, stdin: bytes = b"") -> set[str]:
+    """Modules that this command line loads beyond those of an interpreter that does nothing."""
+
+    def loaded(argv: list[str]) -> tuple[int, set[str]]:
+        done = subprocess.run(
+            [argv[0], "-X", "importtime", *argv[1:]],
+            capture_output=True,
+            input=stdin,
+            timeout=60,
+            check=False,
+        )
+        lines = [line.rpartition("|") for line in done.stderr.decode().splitlines() if "import time:" in line]
+        return done.returncode, {name.strip() for _, _, name in lines}
+
+    _, nothing = loaded([sys.executable, "-c", "pass"])
+    returned, everything = loaded([*CLAWQ, *words])
+    assert returned == code
+    return everything - nothing
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("enqueue", "--", "true"),
+        ("add", "site.qa", "--json"),
+        (
+            *("enqueue", "site.qa", "--payload", '{"a": [1]}', "--dedupe-key", "{hour}", "--tenant", "acme"),
+            *("--exclusive", "x", "--priority", "3", "--band", "bulk", "--needs", "browser", "--delay", "5m"),
+            *("--stale-after", "23:59", "--deadline", "2d", "--timeout", "5m", "--max-attempts", "2"),
+            *("--on-lost", "retry", "--hold", "--cwd", "/", "--env", "A=1", "--print-id", "--", "true", "x"),
+        ),
+        ("enqueue", "--payload", "-", "--dry-run", "--", "true"),
+    ],
+)
+def test_an_accepted_job_loads_this_and_nothing_else(home: Home, words: tuple[str, ...]) -> None:
+    configure(home, '[kinds."site.qa"]\ncommand = ["true"]\n')
+    clawq("enqueue", "--", "true")  # makes the database and compiles the file
+    assert imported(*words, stdin=b"{}") == ALWAYS
+
+
+def test_with_a_supervisor_it_also_loads_what_wakes_it(home: Home) -> None:
+    clawq("enqueue", "--", "true")
+    Path(home.lock).write_text("")
+    Path(home.sock).write_text("")
+    assert imported("enqueue", "--needs", "shell", "--", "true") == ALWAYS | WOKEN
+
+
+def test_a_duplicate_and_a_refusal_stay_cheap(home: Home) -> None:
+    configure(home, "[limits]\nmax_queued = 1\n")
+    clawq("enqueue", "--dedupe-key", "k", "--", "true")
+    assert imported("enqueue", "--dedupe-key", "k", "--", "true") == ALWAYS
+    assert imported("enqueue", "--json", "--", "true", code=75) == ALWAYS | REFUSED
+
+
+def test_even_the_first_job_of_a_home_is_cheap(home: Home) -> None:
+    assert imported("enqueue", "--", "true") == ALWAYS
+
+
+def test_what_is_dear_is_never_in_the_list() -> None:
+    assert not {name.partition(".")[0] for name in ALWAYS | REFUSED | WOKEN} & NEVER
+
+
+def test_importing_the_package_loads_nothing(home: Home) -> None:
+    code = "import sys; before = set(sys.modules); import clawq; print(sorted(set(sys.modules) - before))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        check=True,
+    )
+    assert done.stdout == "['clawq']\n"
+
+
+LOAD = "import sys; sys.path.insert(0, sys.argv[1]); from clawq.__main__ import _load_apsw; _load_apsw();"
+
+
+@pytest.mark.parametrize(
+    "fake",
+    ["", "from collections import namedtuple\nconnected = 1\n", "import collections\ncollections.deque\n"],
+)
+def test_apsw_is_whole_however_it_was_loaded(home: Home, tmp_path: Path, fake: str) -> None:
+    """Its own import of `collections` is spared, and nobody else's; an apsw that needs more gets it."""
+    code = LOAD + (
+        "assert 'collections' not in sys.modules and 'collections.abc' not in sys.modules;"
+        "import collections.abc, apsw; print(collections.deque, collections.abc.Mapping);"
+        "print('apsw', hasattr(apsw, 'Connection') or vars(apsw).get('connected'))"
+    )
+    if fake:
+        (tmp_path / "apsw.py").write_text(fake)
+    path = [*([str(tmp_path)] if fake else []), *sys.path]
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code, str(Path(__file__).parents[2])],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("<class 'collections.deque'> <class 'collections.abc.Mapping'>\napsw ")
+
+
+def test_a_changed_file_costs_its_compiler_once(home: Home) -> None:
+    configure(home, "[limits]\nmax_queued = 10\n")
+    assert "pydantic" in imported("enqueue", "--", "true")
+    assert imported("enqueue", "--", "true") == ALWAYS
+    configure(home, "[limits\n")
+    assert "pydantic" in imported("enqueue", "--", "true") or rows(home, "SELECT error FROM config")[0][0]
+    assert imported("enqueue", "--", "true") == ALWAYS
