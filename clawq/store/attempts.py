@@ -293,6 +293,11 @@ def stop_request(db: apsw.Connection) -> str | None:
     return None if value is None else str(value)
 
 
+def keep_path(db: apsw.Connection, path: str) -> None:
+    """Tell producers without a PATH of their own where the supervisor would look for a program."""
+    db.execute(SQL["keep_path"], {"path": path})
+
+
 def ask_stop(db: apsw.Connection, mode: str) -> None:
     db.execute(SQL["ask_stop"], {"mode": mode})
 

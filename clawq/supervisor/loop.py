@@ -112,6 +112,7 @@ class Supervisor:
         with Immediate(state.db):
             attempts.forget_stop(state.db)
             attempts.close_disowned(state.db, now)
+            attempts.keep_path(state.db, self.base_env.get("PATH") or os.defpath)
             rows = attempts.live(state.db)
         for row in rows:
             agent = adopt(row, self.home, state.boot_id, now, mono)

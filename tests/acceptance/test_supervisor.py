@@ -273,6 +273,31 @@ def test_stopping_now_ends_agents_and_costs_no_attempt(fleet: Fleet, twice: bool
     assert (job["state"], job["attempts"]) == ("queued", 0)
 
 
+def test_a_producer_without_a_path_is_told_the_supervisors(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = fleet.scratch / "tools"
+    tools.mkdir()
+    (tools / "only-here").write_text("#!/bin/sh\nexit 0\n")
+    (tools / "only-here").chmod(0o755)
+    bare = [
+        "env",
+        "-i",
+        f"CLAWQ_HOME={fleet.home.data}",
+        f"PYTHONPATH={ROOT}",
+        *CLAWQ,
+        "enqueue",
+        "--",
+        "only-here",
+    ]
+    assert subprocess.run(bare, capture_output=True).returncode == 2
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{tools}")
+    fleet.run_until_idle()
+    assert subprocess.run(bare, capture_output=True).returncode == 0
+    fleet.run_until_idle()
+    assert fleet.state(1) == "succeeded"
+
+
 def test_a_datagram_wakes_the_supervisor_at_once(fleet: Fleet) -> None:
     with fleet.supervised():
         delays = []

@@ -175,6 +175,10 @@ WHERE state IN ('scheduled', 'queued', 'starting', 'running', 'waiting');
 -- What `clawq stop` asks for.
 SELECT value FROM meta WHERE key = 'stop';
 
+-- name: keep_path
+-- For producers that have no PATH of their own.
+INSERT INTO meta VALUES ('supervisor_path', :path) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
 -- name: ask_stop
 -- One request at a time; a stronger one replaces it.
 INSERT INTO meta VALUES ('stop', :mode) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
