@@ -17,7 +17,7 @@ def migrate(
     """Take the database at `path`, open as `db`, from schema `version` to `target`.
 
     ``folder`` holds one ``N.sql`` for each step from N - 1 to N. The backup is ``PATH.vVERSION.bak``, mode
-    0600; one that is there already is older and stays. Several processes may come at once: the first one migrates.
+    0600; one that is there already is older and stays. Of several processes at once the first one migrates.
     """
     back_up(db, f"{path}.v{version}.bak")
     with Immediate(db):

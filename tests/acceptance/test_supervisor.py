@@ -35,7 +35,7 @@ def test_an_agent_gets_its_world(fleet: Fleet) -> None:
     fleet.configure(
         '[env]\nFROM_FILE = "f"\nSHARED = "file"\n'
         '[kinds.k]\nenv = { SHARED = "kind" }\n'
-        f'command = ["sh", "-c", "env > {out}; pwd >> {out}; cat $CLAWQ_PAYLOAD_FILE >> {out}", "--", "{{payload}}"]\n'
+        f'command = ["sh", "-c", "(env; pwd; cat $CLAWQ_PAYLOAD_FILE) > {out}", "--", "{{payload}}"]\n'
     )
     job_id = fleet.enqueue("k", "--payload", '{"n": 1}', "--env", "MINE=yes", "--cwd", "/usr")
     fleet.run_until_idle()
