@@ -1,0 +1,121 @@
+"""Who holds what during one pass: counts, slots, reservations, budgets, and what the machine has still to give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from clawq.rules import fairness
+from clawq.rules.facts import GROWTH_MS, Head, Limits, Running, split
+
+
+class Books:
+    """Filled from what runs, then kept by each start of the pass."""
+
+    def __init__(self, now: int, running: Iterable[Running], limits: Limits) -> None:
+        self._now = now
+        self._limits = limits
+        self.total = 0
+        self.started = 0
+        self.bands: Counter[int] = Counter()
+        self.tenants: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
+        self.workflows: Counter[int] = Counter()
+        self.resources: Counter[str] = Counter()
+        self.reserved: Counter[str] = Counter()
+        self.promised_at: int | None = None
+        """The earliest moment that any reservation of this pass was promised for."""
+        self.exclusive: set[str] = set()
+        self.probes: Counter[str] = Counter()
+        self.spent: Counter[str] = Counter()
+        self.spent_by: Counter[tuple[str, str]] = Counter()
+        self.growing_procs = 0
+        self.growing_mb = 0
+        self._ends: dict[str, list[int | None]] = {}
+        for job in running:
+            self._hold(job)
+
+    def _hold(self, job: Running) -> None:
+        self._count(
+            job.band, job.tenant, job.kind, job.root_id or job.job_id, split(job.needs), job.exclusive
+        )
+        for name in split(job.needs):
+            self._ends.setdefault(name, []).append(job.ends_by)
+        if self._now - job.started_at < GROWTH_MS:
+            peak = self._limits.footprint(job.kind)
+            self.growing_procs += max(0, peak.procs - (job.procs or 0))
+            self.growing_mb += max(0, peak.mb - (job.mb or 0))
+
+    def take(self, head: Head) -> None:
+        """A head was started."""
+        self._count(
+            head.band, head.tenant, head.kind, head.root_id or head.job_id, head.resources, head.exclusive
+        )
+        self.started += 1
+        peak = self._limits.footprint(head.kind)
+        self.growing_procs += peak.procs
+        self.growing_mb += peak.mb
+        for name in head.resources:
+            self._ends.setdefault(name, []).append(head.deadline_at)
+            self.probes[name] += 1
+        for name, amount in self._limits.spends(head.kind):
+            self.spent[name] += amount
+            self.spent_by[name, head.tenant] += amount
+
+    def _count(
+        self, band: int, tenant: str, kind: str, root: int, resources: list[str], exclusive: str | None
+    ) -> None:
+        self.total += 1
+        self.bands[band] += 1
+        self.tenants[tenant] += 1
+        self.kinds[kind] += 1
+        self.workflows[root] += 1
+        self.resources.update(resources)
+        if exclusive is not None:
+            self.exclusive.add(exclusive)
+
+    def of_workflow(self, head: Head) -> int:
+        """How many jobs under this head's root run."""
+        return self.workflows[head.root_id or head.job_id]
+
+    def share_is_used_up(self, band: int) -> bool:
+        slots = self._limits.band_slots
+        return slots is not None and self.bands[band] >= slots.get(band, 0)
+
+    def kept_from(self, band: int) -> int:
+        """Slots that stay free for jobs that came in other bands."""
+        slots = self._limits.band_slots
+        if slots is None:
+            return 0
+        kept = fairness.kept_for(slots, self.bands, self._limits.max_running)
+        return sum(count for owner, count in kept.items() if owner != band)
+
+    def reserve(self, head: Head) -> int | None:
+        """Reserve one slot of every resource that the head needs; when they are free at the latest.
+
+        None where some holder has no timeout or deadline that ends it.
+        """
+        promise: int | None = self._now
+        for name in head.resources:
+            self.reserved[name] += 1
+            free_at = self._free_at(name)
+            promise = None if promise is None or free_at is None else max(promise, free_at)
+        if promise is not None:
+            self.promised_at = promise if self.promised_at is None else min(self.promised_at, promise)
+        return promise
+
+    def _free_at(self, name: str) -> int | None:
+        """When a slot of this resource is free for the last one who reserved it, at the latest."""
+        missing = self.resources[name] + self.reserved[name] - self._limits.resources[name].limit
+        if missing <= 0:
+            return self._now
+        ends = sorted(end for end in self._ends.get(name, []) if end is not None)
+        return ends[missing - 1] if missing <= len(ends) else None
+
+    def ends_before_promise(self, head: Head) -> bool:
+        """May it use a reserved slot, since a hard deadline ends it before anybody was promised that slot?"""
+        return (
+            head.deadline_at is not None
+            and self.promised_at is not None
+            and head.deadline_at <= self.promised_at
+        )
