@@ -183,7 +183,7 @@ class TestChanges:
         dead = fill(fleet.home)[job.DEAD]
         fleet.configure("[limits]\nmax_queued = 1\n")
         done = fleet.clawq("retry", 99, dead, code=75)
-        assert "3 jobs wait already" in done.stderr
+        assert "the queue is full (3 wait of at most 1)" in done.stderr
 
     def test_a_wrong_id_among_them_changes_nothing(self, fleet: Fleet) -> None:
         queued = fill(fleet.home)[job.QUEUED]
@@ -266,6 +266,7 @@ class TestChanges:
             (["--resource", "browsr"], "did you mean browser?"),
             (["--band", "nrmal"], "did you mean normal?"),
             (["--kind", "default", "--band", "bulk"], "exclude each other"),
+            (["--tenant", ""], "a name without control characters is needed"),
         ],
     )
     def test_pauses_of_what_there_is(self, fleet: Fleet, verb: str, words: list[str], said: str) -> None:
