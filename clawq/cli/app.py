@@ -56,6 +56,8 @@ SECTIONS = {
 
 MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
 
+ENQUEUE = {"enqueue": "Accept a job and walk away.", "add": "The same as enqueue."}
+
 # The class has a public name in some versions of Typer only, its descendant in all.
 _PARSE_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
@@ -124,8 +126,9 @@ class Commands(Group):
 
 
 def _load(name: str) -> Any:
-    if name in ("enqueue", "add"):
-        return _enqueue(name)
+    if name in ENQUEUE:
+        # Only for the help: the door sends these straight to their module.
+        return TyperCommand(name, help=ENQUEUE[name])
     module = importlib.import_module(MODULES[name])
     own = typer.Typer(add_completion=False, rich_markup_mode=None)
     if name == "config":
@@ -142,21 +145,6 @@ def _load(name: str) -> Any:
         built = getattr(built, "commands", {}).get(name, built)
     built.name = name
     return built
-
-
-def _enqueue(name: str) -> Any:
-    """Only for the help: the door sends these straight to their module."""
-    own = typer.Typer(add_completion=False, rich_markup_mode=None)
-    passed_on = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
-
-    def enqueue(ctx: typer.Context) -> int:
-        from clawq.cli.enqueue import main
-
-        return main(ctx.args)
-
-    text = "Accept a job and walk away." if name == "enqueue" else "The same as enqueue."
-    own.command(name, context_settings=passed_on, help=text)(enqueue)
-    return typer.main.get_command(own)
 
 
 def _show_version(asked: bool) -> None:

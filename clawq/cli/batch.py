@@ -35,14 +35,16 @@ class Batch:
         self.line = self.accepted = self.duplicates = self.refused = 0
         self.code = 0
 
-    def answer(self, numbers: "list[int]", answers: "list[Receipt | ClawqError]") -> None:
-        """Write what became of the lines with these numbers."""
+    def answer(
+        self, numbers: "list[int]", answers: "list[Receipt | ClawqError]", explained: bool = False
+    ) -> None:
+        """Write what became of the lines with these numbers; why, unless that has been `explained`."""
         told = []
         for number, answer in zip(numbers, answers, strict=True):
             if isinstance(answer, ClawqError):
                 self.worsen(answer.exit_code)
                 self.refused += 1
-                if self.refused <= LINES_OF_ERRORS:
+                if self.refused <= LINES_OF_ERRORS and not explained:
                     write_error(f"line {number}: {answer}")
                 answer = refusal(answer)
             elif answer.outcome == "duplicate":
@@ -68,6 +70,7 @@ def run_batch(given: "dict[str, object]", switches: "dict[str, object]") -> int:
     source = str(switches["batch"])
     batch = Batch("json" if switches["json"] else "id" if switches["print_id"] else "")
     descriptor = 0 if source == "-" else _open(source)
+    stopped = False
     try:
         with Producer() as producer:
             for chunk in _chunks(descriptor, batch):
@@ -76,8 +79,9 @@ def run_batch(given: "dict[str, object]", switches: "dict[str, object]") -> int:
                     answers = producer.enqueue_many([job for _, job in chunk], bool(switches["dry_run"]))
                 except ClawqError as error:
                     # The queue itself does not answer: neither would it for the lines after these.
-                    batch.answer(numbers, [error for _ in chunk])
-                    write_error(f"stopped before line {numbers[-1] + 1}")
+                    batch.answer(numbers, [error for _ in chunk], explained=True)
+                    write_error(f"lines {numbers[0]} to {numbers[-1]}, and none after them: {error}")
+                    stopped = True
                     break
                 batch.answer(numbers, answers)
             if batch.accepted >= AT_ONCE and not switches["dry_run"]:
@@ -88,18 +92,13 @@ def run_batch(given: "dict[str, object]", switches: "dict[str, object]") -> int:
     finally:
         if descriptor:
             os.close(descriptor)
-    _sum_up(batch, bool(switches["dry_run"]))
-    return batch.code
-
-
-def _sum_up(batch: Batch, dry_run: bool) -> None:
-    if batch.refused > LINES_OF_ERRORS:
+    if batch.refused > LINES_OF_ERRORS and not stopped:
         write_error(f"and {batch.refused - LINES_OF_ERRORS} lines more were not accepted")
-    if not batch.form and (dry_run or os.isatty(1)):
-        would = "would be " if dry_run else ""
-        write_out(
-            f"{would}accepted {batch.accepted}, duplicates {batch.duplicates}, rejected {batch.refused}\n"
-        )
+    if not batch.form and (switches["dry_run"] or os.isatty(1)):
+        would = "would be " if switches["dry_run"] else ""
+        counts = f"accepted {batch.accepted}, duplicates {batch.duplicates}, rejected {batch.refused}"
+        write_out(f"{would}{counts}\n")
+    return batch.code
 
 
 def _open(path: str) -> int:

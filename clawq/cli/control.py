@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clawq import job, when
+from clawq import job, options, when
 from clawq.cli import desk, params, words
 from clawq.errors import UsageError
 from clawq.poke import poke
@@ -128,13 +128,15 @@ def _pauses(here: Desk) -> list[tuple[str, str]]:
 
 
 def _check(scope: str, name: str, here: Desk) -> None:
-    """A tenant is whatever producers call it; the others are known beforehand. Raises UsageError."""
+    """A tenant may have any name that producers can give it; the others are known. Raises UsageError."""
     if scope == "kind":
         words.known(name, here.kinds(), "kind")
     elif scope == "resource":
         words.known(name, here.settings()[0].resources, "resource")
     elif scope == "band":
         words.known(name, job.BANDS, "band")
+    elif scope == "tenant":
+        options.read({"tenant": name}, here.now)
 
 
 def _named(scope: str, name: str) -> str:

@@ -54,7 +54,7 @@ def _draw(document: Document, more: Document, now: int) -> Page:
     row = document["job"]
     page = Page()
     page.pair("job", (str(row["id"]), "bold"), "  ", (row["kind"], "bold"))
-    page.pair("state", state(row["state"]), (_since(more, now), QUIET))
+    page.pair("state", state(row["state"]), (_since(row["state"], more, now), QUIET))
     if more["cancel_at"] and row["state"] in job.ACTIVE:
         page.pair("", (f"cancel asked for {words.ago(now, more['cancel_at'])} ago", BAD))
     if row["last_error"]:
@@ -140,9 +140,10 @@ def _draw_tables(page: Page, document: Document, now: int) -> None:
         page.line((f"  {len(document['events']) - len(events)} earlier ones: --json has them", "dim"))
 
 
-def _since(more: Document, now: int) -> str:
-    reason = f", {more['reason']}" if more["reason"] else ""
-    return f"  for {words.ago(now, more['changed_at'])}{reason}"
+def _since(state: str, more: Document, now: int) -> str:
+    age = words.ago(now, more["changed_at"])
+    reason = f", {more['reason']}" if more["reason"] not in (None, state) else ""
+    return f"  {age} ago{reason}" if state in job.ENDED else f"  for {age}{reason}"
 
 
 def _retries(retries: Document) -> Part:

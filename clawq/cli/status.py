@@ -101,7 +101,7 @@ def _public(document: Document) -> Document:
 
 
 def _host(settings: Settings) -> Document:
-    """What the gates look at. Measuring may fail on a machine in trouble, which is when people ask."""
+    """What the gates look at."""
     from clawq.host import load
 
     limit = settings.host.max_user_procs
@@ -117,7 +117,7 @@ def _host(settings: Settings) -> Document:
             found["max_user_procs"] = load.default_max_user_procs()
         sample = load.sample()
         found.update(user_procs=sample.user_procs, free_mb=sample.free_mb)
-    except (OSError, RuntimeError, ImportError):
+    except Exception:  # a machine in trouble is when people ask: whatever cannot be measured is left out
         pass
     return found
 
@@ -139,43 +139,30 @@ def _alerts(document: Document, broken: str | None) -> list[Document]:
     if broken:
         found.append(("config", broken))
     waiting = counts[job.QUEUED] + counts[job.SCHEDULED]
-    if not supervisor["running"]:
-        if supervisor["pid"] is not None:
-            silent = words.short(supervisor["last_tick_age_s"])
-            found.append(
-                (
-                    "supervisor_silent",
-                    f"the supervisor (pid {supervisor['pid']}) has been silent for {silent}",
-                )
-            )
-        elif waiting or document["running"]:
-            what = f"{words.jobs(waiting)} wait" if waiting else "agents run"
-            found.append(("no_supervisor", f"{what}, and no supervisor runs: start one with `clawq run`"))
+    pid = supervisor["pid"]
+    if pid is not None and not supervisor["running"]:
+        silent = words.short(supervisor["last_tick_age_s"])
+        text = f"the supervisor has been silent for {silent}: end it with `kill -9 {pid}`, its agents live on"
+        found.append(("supervisor_silent", text))
+    elif pid is None and (waiting or document["running"]):
+        what = f"{words.jobs(waiting)} waiting" if waiting else "agents running"
+        found.append(("no_supervisor", f"{what}, and no supervisor: start one with `clawq run`"))
     if counts[job.UNKNOWN]:
-        found.append(
-            (
-                "unknown",
-                f"{words.jobs(counts[job.UNKNOWN])} with an outcome nobody knows: see `clawq unknown`",
-            )
-        )
+        text = f"{words.jobs(counts[job.UNKNOWN])} with an outcome nobody knows: see `clawq unknown`"
+        found.append(("unknown", text))
     for row in document["waiting_on"]:
         if row["reason"] == "never_fits":
-            found.append(
-                ("never_fits", f"{words.jobs(row['jobs'])} can never start within the limits of clawq.toml")
-            )
+            text = f"{words.jobs(row['jobs'])} can never start within the limits of clawq.toml"
+            found.append(("never_fits", text))
     for pause in document["pauses"]:
         what = "everything" if pause["scope"] == "all" else f"{pause['scope']} {pause['name']}"
         since = words.short((document["now"] - pause["since"]) / 1000)
-        found.append(("paused", f"{what} is paused, for {since}: `clawq resume{_option(pause)}`"))
+        lift = views.resume_command(pause["scope"], pause["name"])
+        found.append(("paused", f"{what} is paused, for {since}: `{lift}`"))
     if counts[job.HELD]:
-        found.append(
-            ("held", f"{words.jobs(counts[job.HELD])} held for a person: see `clawq list --state held`")
-        )
+        text = f"{words.jobs(counts[job.HELD])} held for a person: see `clawq list --state held`"
+        found.append(("held", text))
     return [{"reason": reason, "text": text} for reason, text in found]
-
-
-def _option(pause: Document) -> str:
-    return "" if pause["scope"] == "all" else f" --{pause['scope']} {pause['name']}"
 
 
 _WAITS = ("paused", "held")

@@ -115,7 +115,7 @@ def retry(db: apsw.Connection, job_id: int, now: int, max_queued: int) -> str:
         if waiting >= max_queued:
             raise Refused(
                 "queue_full",
-                f"job {job_id} is not retried, since {waiting} jobs wait already",
+                f"job {job_id} is not retried: the queue is full ({waiting} wait of at most {max_queued})",
                 "retry it when there are fewer, or raise limits.max_queued in clawq.toml",
             )
     return job.QUEUED

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 
 from clawq import job
 from clawq.errors import NoSuchJob
@@ -104,6 +105,11 @@ def pauses(db: apsw.Connection) -> list[Row]:
         if row["scope"] == "band":
             row["name"] = job.BANDS[int(row["name"])]
     return rows
+
+
+def resume_command(scope: str, name: str) -> str:
+    """What a person types to lift a pause."""
+    return "clawq resume" if scope == "all" else f"clawq resume --{scope} {shlex.quote(name)}"
 
 
 def _depth(db: apsw.Connection, now: int) -> list[Row]:

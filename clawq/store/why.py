@@ -47,7 +47,7 @@ def why(db: apsw.Connection, job_id: int, supervisor_ticks: bool) -> Row:
         blocked_by: list[Row] = []
         ahead = None
         if found["state"] in (job.SCHEDULED, job.QUEUED) and not supervisor_ticks:
-            blocked_by.append(_reason("no_supervisor", clears="`clawq run` is started"))
+            blocked_by.append(_reason("no_supervisor", clears="a supervisor runs: `clawq run` is one"))
         if found["state"] == job.QUEUED:
             blocked_by += _paused(db, found)
             if found["parked"]:
@@ -117,8 +117,8 @@ def _paused(db: apsw.Connection, found: Row) -> list[Row]:
     reasons = []
     for row in dicts(db.execute(_SQL["pauses"], scopes)):
         name = job.BANDS[int(row["name"])] if row["scope"] == "band" else row["name"]
-        option = "" if row["scope"] == "all" else f" --{row['scope']} {name}"
-        reasons.append(_reason("paused", since=row["since"], clears=f"a person says `clawq resume{option}`"))
+        lift = views.resume_command(row["scope"], name)
+        reasons.append(_reason("paused", since=row["since"], clears=f"a person says `{lift}`"))
     return reasons
 
 

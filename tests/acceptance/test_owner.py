@@ -183,7 +183,7 @@ class TestChanges:
         dead = fill(fleet.home)[job.DEAD]
         fleet.configure("[limits]\nmax_queued = 1\n")
         done = fleet.clawq("retry", 99, dead, code=75)
-        assert "3 jobs wait already" in done.stderr
+        assert "the queue is full (3 wait of at most 1)" in done.stderr
 
     def test_a_wrong_id_among_them_changes_nothing(self, fleet: Fleet) -> None:
         queued = fill(fleet.home)[job.QUEUED]
@@ -266,6 +266,7 @@ class TestChanges:
             (["--resource", "browsr"], "did you mean browser?"),
             (["--band", "nrmal"], "did you mean normal?"),
             (["--kind", "default", "--band", "bulk"], "exclude each other"),
+            (["--tenant", ""], "a name without control characters is needed"),
         ],
     )
     def test_pauses_of_what_there_is(self, fleet: Fleet, verb: str, words: list[str], said: str) -> None:
@@ -492,6 +493,23 @@ class TestTyping:
         assert "did you mean max_running?" in " ".join(fleet.clawq("status").stdout.split())
         fleet.configure("[limits]\nmax_running = 3\n")
         assert [alert["reason"] for alert in fleet.json("status")["alerts"]] == ["no_supervisor"]
+
+    @pytest.mark.parametrize("words", [["status"], ["list"], ["cancel", "1"], ["pause"]])
+    def test_a_file_that_is_no_database_is_left_alone(self, fleet: Fleet, words: list[str]) -> None:
+        os.makedirs(fleet.home.data)
+        Path(fleet.home.db).write_bytes(b"not a database at all" * 99)
+        done = fleet.clawq(*words, code=74)
+        assert (done.stdout, len(done.stderr.splitlines())) == ("", 1)
+        assert Path(fleet.home.db).read_bytes() == b"not a database at all" * 99
+
+    def test_a_writer_in_the_way_does_not_stop_a_reader(self, fleet: Fleet) -> None:
+        fill(fleet.home)
+        db = open_db(fleet.home)
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("DELETE FROM jobs")
+        assert fleet.json("status")["counts"] == dict.fromkeys(job.STATES, 1)
+        db.execute("ROLLBACK")
+        db.close()
 
     def test_a_supervisor_that_hangs_is_told(self, fleet: Fleet) -> None:
         fleet.enqueue("--delay", "1h", "--", "true")

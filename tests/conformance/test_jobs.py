@@ -209,7 +209,7 @@ class TestRetry:
     def test_a_full_queue_takes_none(self, db: apsw.Connection) -> None:
         put_in(db, job.HELD)
         job_id = put_in(db, job.DEAD)
-        with pytest.raises(Refused, match="1 jobs wait already") as refused:
+        with pytest.raises(Refused, match=r"the queue is full \(1 wait of at most 1\)") as refused:
             jobs.retry(db, job_id, NOW, 1)
         assert (refused.value.reason, refused.value.exit_code) == ("queue_full", 75)
         assert row(db, job_id)["state"] == job.DEAD

@@ -1,4 +1,4 @@
-"""What owners look at: the same figures as the rows, in the contract's shapes."""
+"""What owners look at: the same figures as the rows, under the keys that --json promises."""
 
 from __future__ import annotations
 

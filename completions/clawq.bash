@@ -1,0 +1,125 @@
+# clawq completion for bash. Written by `make completions`; source it, or put it into
+# ~/.local/share/bash-completion/completions/clawq.
+
+_clawq() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb="" words="" i
+    local IFS=$' \t\n'
+    COMPREPLY=()
+    # --band=bulk comes in three words.
+    if [[ $prev == "=" ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
+    if [[ $cur == "=" ]]; then cur=""; fi
+    if (( COMP_CWORD > 1 )); then verb=${COMP_WORDS[1]}; fi
+    if [[ $verb == config ]] && (( COMP_CWORD > 2 )); then verb="config ${COMP_WORDS[2]}"; fi
+    if [[ $verb == enqueue || $verb == add ]]; then
+        for (( i = 2; i < COMP_CWORD; i++ )); do
+            if [[ ${COMP_WORDS[i]} == -- ]]; then
+                IFS=$'\n'
+                compopt -o filenames 2>/dev/null
+                if (( i + 1 == COMP_CWORD )); then
+                    COMPREPLY=( $(compgen -c -- "$cur") )
+                else
+                    COMPREPLY=( $(compgen -f -- "$cur") )
+                fi
+                return
+            fi
+        done
+    fi
+    case "$verb $prev" in
+        "enqueue --payload") IFS=$'\n'; [[ $cur == @* ]] && COMPREPLY=( $(compgen -P @ -f -- "${cur#@}") ); return ;;
+        "enqueue --dedupe-key") return ;;
+        "enqueue --dedupe-scope") COMPREPLY=( $(compgen -W "ever active" -- "$cur") ); return ;;
+        "enqueue --exclusive") return ;;
+        "enqueue --priority") return ;;
+        "enqueue --band") COMPREPLY=( $(compgen -W "critical interactive normal bulk" -- "$cur") ); return ;;
+        "enqueue --tenant") return ;;
+        "enqueue --needs") return ;;
+        "enqueue --delay") return ;;
+        "enqueue --at") return ;;
+        "enqueue --stale-after") return ;;
+        "enqueue --deadline") return ;;
+        "enqueue --timeout") return ;;
+        "enqueue --max-attempts") return ;;
+        "enqueue --on-lost") COMPREPLY=( $(compgen -W "retry unknown" -- "$cur") ); return ;;
+        "enqueue --cwd") IFS=$'\n'; compopt -o filenames 2>/dev/null; COMPREPLY=( $(compgen -d -- "$cur") ); return ;;
+        "enqueue --env") return ;;
+        "enqueue --batch") IFS=$'\n'; compopt -o filenames 2>/dev/null; COMPREPLY=( $(compgen -f -- "$cur") ); return ;;
+        "add --payload") IFS=$'\n'; [[ $cur == @* ]] && COMPREPLY=( $(compgen -P @ -f -- "${cur#@}") ); return ;;
+        "add --dedupe-key") return ;;
+        "add --dedupe-scope") COMPREPLY=( $(compgen -W "ever active" -- "$cur") ); return ;;
+        "add --exclusive") return ;;
+        "add --priority") return ;;
+        "add --band") COMPREPLY=( $(compgen -W "critical interactive normal bulk" -- "$cur") ); return ;;
+        "add --tenant") return ;;
+        "add --needs") return ;;
+        "add --delay") return ;;
+        "add --at") return ;;
+        "add --stale-after") return ;;
+        "add --deadline") return ;;
+        "add --timeout") return ;;
+        "add --max-attempts") return ;;
+        "add --on-lost") COMPREPLY=( $(compgen -W "retry unknown" -- "$cur") ); return ;;
+        "add --cwd") IFS=$'\n'; compopt -o filenames 2>/dev/null; COMPREPLY=( $(compgen -d -- "$cur") ); return ;;
+        "add --env") return ;;
+        "add --batch") IFS=$'\n'; compopt -o filenames 2>/dev/null; COMPREPLY=( $(compgen -f -- "$cur") ); return ;;
+        "list --state") COMPREPLY=( $(compgen -W "scheduled queued held starting running waiting unknown succeeded dead expired cancelled" -- "$cur") ); return ;;
+        "list --kind") return ;;
+        "list --tenant") return ;;
+        "list --limit") return ;;
+        "logs --attempt") return ;;
+        "logs -n") return ;;
+        "wait --timeout") return ;;
+        "dead --kind") return ;;
+        "dead --limit") return ;;
+        "unknown --limit") return ;;
+        "edit --priority") return ;;
+        "edit --band") COMPREPLY=( $(compgen -W "critical interactive normal bulk" -- "$cur") ); return ;;
+        "edit --delay") return ;;
+        "edit --at") return ;;
+        "edit --stale-after") return ;;
+        "edit --deadline") return ;;
+        "edit --timeout") return ;;
+        "edit --max-attempts") return ;;
+        "reconcile --note") return ;;
+        "pause --tenant") return ;;
+        "pause --kind") return ;;
+        "pause --resource") return ;;
+        "pause --band") COMPREPLY=( $(compgen -W "critical interactive normal bulk" -- "$cur") ); return ;;
+        "resume --tenant") return ;;
+        "resume --kind") return ;;
+        "resume --resource") return ;;
+        "resume --band") COMPREPLY=( $(compgen -W "critical interactive normal bulk" -- "$cur") ); return ;;
+        "prune --older-than") return ;;
+    esac
+    case "$verb" in
+        "") words="enqueue add run stop status list show why logs wait dead unknown retry cancel approve deny edit reconcile pause resume prune config --version -h --help" ;;
+        "enqueue") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
+        "add") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
+        "run") words="--until-idle --standby -h --help" ;;
+        "stop") words="--drain --now -h --help" ;;
+        "status") words="--watch --json -h --help" ;;
+        "list") words="--state --kind --tenant --limit --json -h --help" ;;
+        "show") words="--json -h --help" ;;
+        "why") words="--json -h --help" ;;
+        "logs") words="--follow -f --attempt -n --json -h --help" ;;
+        "wait") words="--timeout --json -h --help" ;;
+        "dead") words="--kind --limit --json -h --help" ;;
+        "unknown") words="--limit --json -h --help" ;;
+        "retry") words="--json -h --help" ;;
+        "cancel") words="--json -h --help" ;;
+        "approve") words="--json -h --help" ;;
+        "deny") words="--json -h --help" ;;
+        "edit") words="--priority --band --delay --at --stale-after --deadline --timeout --max-attempts --json -h --help" ;;
+        "reconcile") words="--succeeded --failed --requeue --note --json -h --help" ;;
+        "pause") words="--tenant --kind --resource --band --json -h --help" ;;
+        "resume") words="--tenant --kind --resource --band --json -h --help" ;;
+        "prune") words="--older-than --dry-run --json -h --help" ;;
+        "config") words="init check show path -h --help" ;;
+        "config init") words="--force --json -h --help" ;;
+        "config check") words="--json -h --help" ;;
+        "config show") words="--json -h --help" ;;
+        "config path") words="--json -h --help" ;;
+    esac
+    COMPREPLY=( $(compgen -W "$words" -- "$cur") )
+}
+
+complete -F _clawq clawq
