@@ -1,8 +1,8 @@
 """Which of the waiting jobs start now, and why not the others.
 
 Only lane heads are looked at. A lane holds the ready jobs of one band, tenant, kind and set of needs, so what
-refuses its head for anything but the head's own exclusive name or workflow refuses all of it, and one look per
-lane is enough however many jobs wait. Everything a job needs is taken together or not at all; names are asked
+refuses its head for anything but the head's own exclusive name or workflow refuses all of it: one look at each
+lane is enough, however many jobs wait. Everything a job needs is taken together or not at all; names are asked
 in alphabetical order, so that two jobs never hold half of what the other lacks.
 """
 
@@ -224,9 +224,9 @@ def _gates(now: int, host: Host, books: Books, head: Head, limits: Limits) -> Wa
         left = host.free_mb - books.growing_mb
         if left < max(floors):
             return Wait(head, "low_memory", left, max(floors))
-    if limits.min_free_disk_mb is not None and host.free_disk_mb is not None:
-        if host.free_disk_mb < limits.min_free_disk_mb:
-            return Wait(head, "low_disk", host.free_disk_mb, limits.min_free_disk_mb)
+    floor, disk = limits.min_free_disk_mb, host.free_disk_mb
+    if floor is not None and disk is not None and disk < floor:
+        return Wait(head, "low_disk", disk, floor)
     return None
 
 

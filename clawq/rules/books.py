@@ -1,4 +1,4 @@
-"""Who holds what during one pass: counts, slots, reservations, budgets, and what the machine has still to give."""
+"""Who holds what during one pass: counts, slots, reservations, budgets, and what starts will still use."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ class Head(NamedTuple):
     """A lane's next job, with what its lane remembers.
 
     ``rank`` orders within a lane: when it was first due minus its priority, in ms. ``gated_at`` is the lane's
-    last refusal by a pause, a gate or a cooldown; ``short_since`` is since when this very job was refused only
-    for slots that others hold.
+    last refusal by a pause, a gate or a cooldown; ``short_since`` is since when this very job was refused
+    only for slots that others hold.
     """
 
     job_id: int
@@ -110,7 +110,7 @@ class Budget(NamedTuple):
 class Cooldown(NamedTuple):
     """A resource that was asked to rest.
 
-    Closed until ``until``, then open for one probe; once that has passed, for ``allowed`` starts more by now.
+    Closed until ``until``, then open for one probe; once that has passed, for ``allowed`` more by now.
     """
 
     until: int

@@ -3,14 +3,14 @@
 Three kinds of fairness, each with its price:
 
 * *Bands* are strict: critical before interactive before normal before bulk. A higher band can hold all the
-  others back, so a head rises one band for each `age_boost` that it has waited, up to critical, and every wait
-  is finite. The wait counts from the latest of its becoming ready, its lane's last start and its last refusal
-  by a pause, a gate or a cooldown: a lane that is being served does not rise, and neither does a night's bulk
-  that nobody could have started. The price: after a long wait bulk work goes before fresh interactive work.
-* *Tenants* within a band take turns by weight (stride scheduling, Waldspurger and Weihl 1995): a start moves its
-  tenant's clock on by 1 / weight, and the tenant whose clock is furthest behind goes next. A tenant that comes
-  back starts at the band's present, not in its own past, so idling earns nothing, and all of a tenant's kinds
-  share one clock, so splitting work over kinds gains nothing. The price: a little memory for each tenant.
+  others back, so a head rises one band for each `age_boost` that it has waited, up to critical, and every
+  wait is finite. The wait counts from the latest of its becoming ready, its lane's last start and its last
+  refusal by a pause, a gate or a cooldown: a lane that is being served does not rise, and neither does a
+  night's bulk that nobody could have started. The price: after a long wait bulk goes before fresh chat.
+* *Tenants* within a band take turns by weight (stride scheduling, Waldspurger and Weihl 1995): a start moves
+  its tenant's clock on by 1 / weight, and the tenant whose clock is furthest behind goes next. A tenant that
+  comes back starts at the band's present, not in its own past, so idling earns nothing, and all of a tenant's
+  kinds share one clock, so splitting work over kinds gains nothing. The price: a row for each tenant.
 * *Within a lane* the oldest goes first, a point of priority counting as a minute, children before all.
 
 Where bands have shares of `max_running`, a band within its share goes before one that would borrow; a head
@@ -43,7 +43,7 @@ def effective_band(now: int, band: int, waited_since: int, age_boost_ms: int) ->
 
 
 def share_slots(shares: Mapping[int, float], max_running: int) -> dict[int, int]:
-    """Whole slots for each band that has a share, in percent of `max_running`, by largest remainder.
+    """Whole slots for each band with a share, in percent of `max_running`, by largest remainder.
 
     Ties go to the larger share, then to the higher band (Hamilton's method).
     """
@@ -61,7 +61,7 @@ KEEPERS = (BANDS.index("critical"), BANDS.index("interactive"))
 
 
 def kept_for(slots: Mapping[int, int], used: Mapping[int, int], max_running: int) -> dict[int, int]:
-    """Slots that stay free for jobs that came in a band: {band: 1}, as long as that leaves one for the others.
+    """Slots that stay free for jobs that came in a band: {band: 1}, while that leaves one for the others.
 
     A band keeps one while it uses less than its share. `used` counts by the band that a job came in.
     """

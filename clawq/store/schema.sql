@@ -53,6 +53,7 @@ CREATE TABLE jobs (
     dedupe_scope TEXT CHECK (dedupe_scope IN ('ever', 'active')),
     exclusive    TEXT,
     parked       TEXT,                                 -- why a queued job is in no lane: 'exclusive:NAME'
+                                                       -- or 'workflow_limit'
     parent_id    INTEGER,
     root_id      INTEGER,
 
@@ -93,6 +94,7 @@ CREATE INDEX jobs_parked ON jobs (exclusive, band, tenant, kind, needs, rank, id
     WHERE state = 'queued' AND parked IS NOT NULL;
 CREATE INDEX jobs_exclusive ON jobs (exclusive)
     WHERE exclusive IS NOT NULL AND state IN ('starting', 'running', 'waiting');
+CREATE INDEX jobs_parked_root ON jobs (root_id, rank, id) WHERE state = 'queued' AND parked = 'workflow_limit';
 CREATE INDEX jobs_active ON jobs (id) WHERE state IN ('starting', 'running', 'waiting');
 CREATE INDEX jobs_cancel ON jobs (id) WHERE cancel_at IS NOT NULL;
 CREATE INDEX jobs_due ON jobs (run_after) WHERE state = 'scheduled';
@@ -186,9 +188,67 @@ CREATE TABLE lanes (
     measured      REAL,
     limit_value   REAL,
     since         INTEGER,
-    retry_at      INTEGER,
+    retry_at      INTEGER,                             -- when the same reason is counted again
     last_start_at INTEGER,
+    gated_at      INTEGER,                             -- last refused by a pause, a gate or a cooldown
+    short_job     INTEGER,                             -- the head that waits only for slots that others hold ...
+    short_since   INTEGER,                             -- ... since when ...
+    promised_at   INTEGER,                             -- ... and when its reservation is free at the latest
+    clears_at     INTEGER,                             -- when the reason clears by itself
     PRIMARY KEY (band, tenant, kind, needs)
+) STRICT, WITHOUT ROWID;
+
+-- Whose turn it is: each tenant's clock in each band, and under the name '' the band's present.
+CREATE TABLE turns (
+    band   INTEGER NOT NULL,
+    tenant TEXT    NOT NULL,
+    clock  REAL    NOT NULL,
+    PRIMARY KEY (band, tenant)
+) STRICT, WITHOUT ROWID;
+
+-- What was reserved or spent, an entry for each attempt and change; older than its window it is deleted.
+CREATE TABLE spends (
+    id     INTEGER PRIMARY KEY,
+    budget TEXT    NOT NULL,
+    tenant TEXT    NOT NULL,
+    token  INTEGER NOT NULL,
+    at     INTEGER NOT NULL,
+    amount INTEGER NOT NULL,
+    told   INTEGER                                     -- by `clawq spend`: the attempt's real figure so far
+) STRICT;
+CREATE INDEX spends_window ON spends (budget, at, tenant, amount);
+CREATE INDEX spends_token ON spends (token, budget);
+
+-- Resources that were asked to rest. After `until` one job probes; when that has passed the rest come back
+-- in doubling numbers, one doubling each `step_ms`.
+CREATE TABLE cooldowns (
+    resource    TEXT    PRIMARY KEY,
+    set_at      INTEGER NOT NULL,
+    until       INTEGER NOT NULL,
+    step_ms     INTEGER NOT NULL,
+    probe_token INTEGER,
+    passed_at   INTEGER,
+    released    INTEGER NOT NULL DEFAULT 0             -- starts since it passed
+) STRICT, WITHOUT ROWID;
+
+-- What a kind's process tree grows to: rises at once, sinks slowly.
+CREATE TABLE footprints (
+    kind  TEXT    PRIMARY KEY,
+    procs REAL    NOT NULL,
+    mb    REAL    NOT NULL,
+    at    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Observe mode: what enforcing would have refused.
+CREATE TABLE observed (
+    stage    TEXT    NOT NULL CHECK (stage IN ('enqueue', 'start')),
+    reason   TEXT    NOT NULL,
+    kind     TEXT    NOT NULL,
+    tenant   TEXT    NOT NULL,
+    count    INTEGER NOT NULL,
+    first_at INTEGER NOT NULL,
+    last_at  INTEGER NOT NULL,
+    PRIMARY KEY (stage, reason, kind, tenant)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE pauses (
@@ -268,4 +328,13 @@ BEGIN
                     AND j.band = t.band AND j.tenant = t.tenant AND j.kind = t.kind AND j.needs = t.needs
                 ORDER BY j.rank, j.id LIMIT 1)
         FROM tally t WHERE t.state = 'queued');
+END;
+
+-- A job of a workflow ended: the best of those that its limit parked comes back.
+CREATE TRIGGER jobs_unpark_root AFTER UPDATE OF state ON jobs
+WHEN OLD.state IN ('queued', 'starting', 'running') AND NEW.state NOT IN ('starting', 'running') BEGIN
+    UPDATE jobs SET parked = NULL WHERE id = (
+        SELECT id FROM jobs INDEXED BY jobs_parked_root
+        WHERE root_id = coalesce(OLD.root_id, OLD.id) AND state = 'queued' AND parked = 'workflow_limit'
+        ORDER BY rank, id LIMIT 1);
 END;

@@ -1,0 +1,145 @@
+"""The accounts behind admission: budgets, rests of resources, footprints, and what observing would have refused.
+
+Functions take an open connection and expect the caller's transaction. Times are epoch ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import apsw
+
+from clawq.rules import ramp
+from clawq.rules.facts import Budget, Cooldown, Footprint
+from clawq.store.sqlfile import load
+
+SQL = load("ledger")
+PROBE_MS = 60_000
+"""A probe that has run this long has passed."""
+
+
+class BudgetRule(NamedTuple):
+    """A budget as it is configured: `limit` in any window of `per_ms`, `per_tenant` of it for each."""
+
+    limit: int
+    per_ms: int
+    per_tenant: int | None
+
+
+class Rests(NamedTuple):
+    """Resources at rest, and when the next of them changes by itself."""
+
+    cooldowns: dict[str, Cooldown]
+    changes_at: int | None
+
+
+def budgets(db: apsw.Connection, rules: dict[str, BudgetRule], now: int) -> dict[str, Budget]:
+    """What each window holds now."""
+    found = {}
+    for name, rule in rules.items():
+        rows = db.execute(SQL["window"], {"budget": name, "after": now - rule.per_ms}).fetchall()
+        used_by = {str(tenant): int(amount) for tenant, amount, _ in rows}
+        oldest = min((int(at) for _, _, at in rows), default=None)
+        frees_at = None if oldest is None else oldest + rule.per_ms
+        found[name] = Budget(rule.limit, rule.per_tenant, sum(used_by.values()), used_by, frees_at)
+    return found
+
+
+def reserve(
+    db: apsw.Connection, tenant: str, token: int, spends: Iterable[tuple[str, int]], now: int
+) -> None:
+    for name, amount in spends:
+        values = {"budget": name, "tenant": tenant, "token": token, "now": now, "amount": amount}
+        db.execute(SQL["reserve"], values)
+
+
+def settle_spends(db: apsw.Connection, token: int, ran: bool) -> None:
+    """An attempt ended: what it reserved and did not need is free again; all of it when it never ran."""
+    if not ran:
+        db.execute(SQL["unreserve"], {"token": token})
+        return
+    for name, amount in db.execute(SQL["overpaid"], {"token": token}).fetchall():
+        db.execute(SQL["give_back"], {"token": token, "budget": name, "amount": amount})
+
+
+def tell_spend(db: apsw.Connection, tenant: str, token: int, budget: str, total: int, now: int) -> None:
+    """Record an attempt's real figure, cumulative. It always counts, also beyond the limit: debt."""
+    amount, told = db.execute(SQL["recorded"], {"token": token, "budget": budget}).fetchall()[0]
+    total = max(total, told or 0)
+    more = max(0, total - amount)
+    db.execute(
+        SQL["tell_spend"],
+        {"budget": budget, "tenant": tenant, "token": token, "now": now, "amount": more, "told": total},
+    )
+
+
+def forget_spends(db: apsw.Connection, rules: dict[str, BudgetRule], now: int) -> None:
+    for name, rule in rules.items():
+        db.execute(SQL["forget_spends"], {"budget": name, "before": now - rule.per_ms})
+
+
+def rests(db: apsw.Connection, limits: dict[str, int], now: int) -> Rests:
+    """Every resource at rest; those that everybody may use again are cleared. `limits`: slots by resource."""
+    found: dict[str, Cooldown] = {}
+    changes: list[int] = []
+    for resource, until, step_ms, probe, passed_at, released, probe_started in db.execute(
+        SQL["cooldowns"]
+    ).fetchall():
+        if passed_at is None and probe_started is not None and now - probe_started >= PROBE_MS:
+            db.execute(SQL["probe_passed"], {"resource": resource, "now": now})
+            probe, passed_at = None, now
+        if passed_at is None:
+            found[resource] = Cooldown(until, probe is not None, 0 if probe is not None else 1)
+            if now < until:
+                changes.append(until)
+            elif probe_started is not None:
+                changes.append(probe_started + PROBE_MS)
+            continue
+        allowed = ramp.allowance(now - passed_at, step_ms)
+        if allowed >= limits.get(resource, 1):
+            db.execute(SQL["warm"], {"resource": resource})
+            continue
+        found[resource] = Cooldown(0, False, allowed - released)
+        changes.append(passed_at + ramp.next_step(now - passed_at, step_ms))
+    return Rests(found, min(changes, default=None))
+
+
+def cool(db: apsw.Connection, resource: str, until: int, step_ms: int, now: int) -> None:
+    """Let a resource rest until then; afterwards one job probes, then the rest come back in doubling numbers."""
+    db.execute(SQL["cool"], {"resource": resource, "until": until, "step_ms": step_ms, "now": now})
+
+
+def warm(db: apsw.Connection, resource: str) -> None:
+    db.execute(SQL["warm"], {"resource": resource})
+
+
+def note_start(db: apsw.Connection, resources: Iterable[str], resting: Iterable[str], token: int) -> None:
+    """A job was started that holds these resources: it may be the probe of one, or one of the first back."""
+    for resource in set(resources).intersection(resting):
+        db.execute(SQL["release"], {"resource": resource})
+        db.execute(SQL["probe"], {"resource": resource, "token": token})
+
+
+def note_end(db: apsw.Connection, token: int, ran: bool, now: int) -> None:
+    """An attempt ended: as a probe it passed, unless it never ran."""
+    if not ran:
+        db.execute(SQL["probe_void"], {"token": token})
+        return
+    for (resource,) in db.execute(SQL["probes_of"], {"token": token}).fetchall():
+        db.execute(SQL["probe_passed"], {"resource": resource, "now": now})
+
+
+def footprints(db: apsw.Connection) -> dict[str, Footprint]:
+    """What each kind that has run grows to."""
+    return {kind: Footprint(round(procs), round(mb)) for kind, procs, mb in db.execute(SQL["footprints"])}
+
+
+def note_footprint(db: apsw.Connection, kind: str, procs: int, mb: int, now: int) -> None:
+    db.execute(SQL["note_footprint"], {"kind": kind, "procs": procs, "mb": mb, "now": now})
+
+
+def observe(db: apsw.Connection, stage: str, reason: str, kind: str, tenant: str, now: int) -> None:
+    """Count what enforcing would have refused; ``stage`` is ``enqueue`` or ``start``."""
+    values = {"stage": stage, "reason": reason, "kind": kind, "tenant": tenant, "now": now}
+    db.execute(SQL["observe"], values)
