@@ -5,6 +5,7 @@ programs are looked at before the transaction, which then only reads and writes 
 """
 
 import os
+import sys
 import time
 
 from clawq import options, settings
@@ -326,7 +327,7 @@ class Producer:
             path = self._intake.supervisor_path() or os.defpath
         key = (program, path, cwd)
         if key not in self._programs:
-            self._programs[key] = _is_there(program, path, cwd)
+            self._programs[key] = _is_there(program, path, cwd) or _is_ours(program)
         if not self._programs[key]:
             where = f"in {cwd}" if "/" in program else f"on PATH {path}"
             raise UsageError(
@@ -443,6 +444,14 @@ def _is_there(program: str, path: str, cwd: str) -> bool:
     if "/" in program:
         return _executable(os.path.join(here, name))
     return any(_executable(os.path.join(here, folder, name)) for folder in path.encode().split(b":"))
+
+
+def _is_ours(program: str) -> bool:
+    """Whether it is beside this clawq, whose folder the supervisor puts at the end of PATH."""
+    own = sys.argv[0] if os.path.basename(sys.argv[0]) == "clawq" else sys.executable
+    return "/" not in program and _executable(
+        os.path.join(os.path.dirname(os.path.abspath(own)), program).encode()
+    )
 
 
 def _executable(file: bytes) -> bool:

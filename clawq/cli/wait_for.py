@@ -20,23 +20,27 @@ def wait_for(producer: Producer, receipt: Receipt) -> int:
     """The exit code of the receipt's job once it has ended. Ctrl-C leaves the job alone (130)."""
     job_id = receipt.job_id
     assert job_id is not None
-    if not producer.ticks(time.time_ns() // 1_000_000):
-        write_error(f"no supervisor runs: job {job_id} waits until `clawq run` is started")
-    pause = FIRST_LOOK_S
     try:
-        while True:
-            seen = producer.outcome(job_id)
-            if seen is None:
-                write_error(f"job {job_id} has been pruned: its end is no longer known")
-                return UNTOLD
-            state, exit_code, last_error = seen
-            if state in job.ENDED or state == job.UNKNOWN:
-                return _exit_code(job_id, state, exit_code, last_error)
-            time.sleep(pause)
-            pause = min(pause * 1.5, SLOWEST_LOOK_S)
+        return _ended(producer, job_id)
     except KeyboardInterrupt:
         write_error(f"job {job_id} goes on without you: `clawq wait {job_id}` waits again")
         return 130
+
+
+def _ended(producer: Producer, job_id: int) -> int:
+    if not producer.ticks(time.time_ns() // 1_000_000):
+        write_error(f"no supervisor runs: job {job_id} waits until `clawq run` is started")
+    pause = FIRST_LOOK_S
+    while True:
+        seen = producer.outcome(job_id)
+        if seen is None:
+            write_error(f"job {job_id} has been pruned: its end is no longer known")
+            return UNTOLD
+        state, exit_code, last_error = seen
+        if state in job.ENDED or state == job.UNKNOWN:
+            return _exit_code(job_id, state, exit_code, last_error)
+        time.sleep(pause)
+        pause = min(pause * 1.5, SLOWEST_LOOK_S)
 
 
 def _exit_code(job_id: int, state: str, exit_code: int | None, last_error: str | None) -> int:

@@ -26,12 +26,13 @@ def why(ids: params.JobIds, as_json: params.AsJson = False) -> int:
         if as_json:
             words.write_json({key: document[key] for key in PUBLIC})
         else:
-            _draw(document, here.now).print()
+            draw(document, here.now).print()
 
     return words.each(words.job_ids(ids), tell)
 
 
-def _draw(document: Document, now: int) -> Page:
+def draw(document: Document, now: int) -> Page:
+    """The page for people; `now` in ms."""
     from clawq.cli.render import BAD, QUIET, WAITS, Page, state
 
     page = Page()
@@ -63,6 +64,13 @@ def _in_short(document: Document) -> str:
 
 
 def _figures(row: Document) -> str:
-    if row["measured"] is None:
+    measured, limit = row["measured"], row["limit"]
+    if measured is None:
         return ""
-    return f"  {row['measured']}" + ("" if row["limit"] is None else f" of {row['limit']}")
+    if limit is None:
+        return f"  {measured}"
+    if row["reason"] == "low_memory":
+        return f"  {words.size(measured)} free, floor {words.size(limit)}"
+    if row["reason"] == "uid_procs":
+        return f"  {measured} processes, limit {limit}"
+    return f"  {measured} of {limit}"

@@ -436,6 +436,21 @@ def test_ctrl_c_leaves_the_job_alone(home: Home) -> None:
     assert rows(home, "SELECT state FROM jobs") == [("queued",)]
 
 
+def test_waiting_beside_a_real_supervisor(home: Home) -> None:
+    supervisor = start("run")
+    try:
+        until(lambda: os.path.exists(home.sock))
+        assert answer("enqueue", "--", "true")["outcome"] == "admitted"
+        once = ("--max-attempts", "1", "--wait")
+        assert said(clawq("enqueue", *once, "--", "true")) == QUIET
+        done = clawq("enqueue", *once, "--", "sh", "-c", "echo no luck >&2; exit 7", code=7)
+        assert done.stderr.startswith("clawq: job 3 is dead: ")
+        assert done.stderr.count("\n") == 1
+    finally:
+        supervisor.terminate()
+        supervisor.communicate(timeout=30)
+
+
 # ---------------------------------------------------------------- the door
 
 

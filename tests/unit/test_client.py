@@ -233,6 +233,20 @@ def test_a_relative_folder_of_path_is_counted_from_the_jobs_folder(
     assert clawq.enqueue(command=["mine"], cwd=tmp_path / "bin").outcome == "queued"
 
 
+def test_what_lies_beside_clawq_is_found_last(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _program(tmp_path / "bin", "clawq")
+    _program(tmp_path / "bin", "helper")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr("sys.argv", [str(tmp_path / "bin" / "clawq"), "enqueue"])
+    assert clawq.enqueue(command=["helper"]).outcome == "queued"
+    monkeypatch.setattr("sys.argv", [str(tmp_path / "bin" / "other")])
+    with pytest.raises(UsageError, match="no executable 'helper'"):
+        clawq.enqueue(command=["helper"])
+    assert clawq.enqueue(command=[os.path.basename(sys.executable)]).outcome == "queued"
+
+
 def test_the_program_of_a_kind_is_looked_for_too(home: Home) -> None:
     configure(home, '[kinds.gone]\ncommand = ["no-such-program", "x"]\n')
     with pytest.raises(UsageError, match="no executable 'no-such-program'"):

@@ -214,13 +214,16 @@ def test_what_is_not_a_file(tmp_path: Path) -> None:
 def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "f"
     file.touch(0o000)
-    if os.geteuid() == 0:
-        # Root may read everything: let the kernel's answer be as it would be for anyone else.
-        def refuse(*args: object) -> int:
-            raise PermissionError(13, "Permission denied")
 
-        monkeypatch.setattr(os, "open", refuse)
-    assert whole_file(file) == "f: cannot be read (Permission denied): check its owner and mode"
+    def refuse(*args: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:  # undone before anything else opens a file
+        if os.geteuid() == 0:
+            # Root may read everything: let the kernel's answer be as it would be for anyone else.
+            patch.setattr(os, "open", refuse)
+        said = whole_file(file)
+    assert said == "f: cannot be read (Permission denied): check its owner and mode"
 
 
 def warnings(text: str) -> list[str]:

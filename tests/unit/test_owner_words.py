@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawq.cli import words
+from clawq.cli import why, words
 from clawq.cli.app import MODULES, SECTIONS
 from clawq.cli.render import Column, Page, page_width
 from clawq.errors import NoSuchJob, Refused, StorageError, UsageError, WrongState
@@ -233,6 +233,35 @@ class TestPage:
         full, empty = Page(80, unicode=False).gauge(share)
         assert full[0] + empty[0] == bar
         assert full[1] == {True: "red", False: "green"}[share >= 1]
+
+
+@pytest.mark.parametrize(
+    ("reason", "measured", "limit", "shown"),
+    [
+        ("uid_procs", 612, 550, "  uid_procs  612 processes, limit 550  for 1m"),
+        ("low_memory", 300, 5222, "  low_memory  300 MB free, floor 5.1 GB  for 1m"),
+        ("max_running", 8, 8, "  max_running  8 of 8  for 1m"),
+        ("spawn_failed", None, None, "  spawn_failed  for 1m"),
+    ],
+)
+def test_why_says_its_figures_in_words(
+    capsys: pytest.CaptureFixture[str], reason: str, measured: int | None, limit: int | None, shown: str
+) -> None:
+    blocked = {
+        "reason": reason,
+        "measured": measured,
+        "limit": limit,
+        "since": 1_000,
+        "clears_when": "it clears",
+    }
+    deferral = {"reason": reason, "count": 38, "first_at": 0, "last_at": 31_000}
+    document = {"job_id": 7, "state": "queued", "blocked_by": [blocked], "deferrals": [deferral], "ahead": 0}
+    assert drawn(why.draw(document, 61_000), capsys) == [
+        "job 7 is queued",
+        shown,
+        "    until it clears",
+        f"  deferred 38 times, {reason}, last 30s ago",
+    ]
 
 
 @pytest.mark.parametrize(("columns", "width"), [("", 80), ("132", 132), ("x", 80), ("-5", 80), ("99999", 80)])
