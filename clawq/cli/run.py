@@ -25,6 +25,9 @@ def run(
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="End when nothing runs, is queued or is scheduled.")
     ] = False,
+    observe: Annotated[
+        bool, typer.Option("--observe", help="Start whatever is due and record what would have been refused.")
+    ] = False,
     standby: Annotated[
         bool,
         typer.Option(
@@ -50,7 +53,7 @@ def run(
             raise Busy(f"a supervisor is already running here{who}", "`clawq stop` ends it, --standby waits")
         say_on_stderr(f"waiting for the supervisor that is running{who}")
         held = instance.wait_for(home.lock)
-    return Supervisor(home, held, until_idle, say_on_stderr).run()
+    return Supervisor(home, held, say_on_stderr, until_idle, observe).run()
 
 
 def stop(

@@ -103,8 +103,8 @@ def decide(
             if isinstance(decision, Start):
                 books.take(head)
                 turns.charge((_band(now, head, limits), head.tenant), limits.weight(head.tenant))
-            behind = following(head)
-            waiting = _rest(ordered, place, behind)
+                head = head._replace(last_start_at=now)
+            waiting = _rest(ordered, place, following(head))
             break
     return Outcome(decisions, turns)
 
