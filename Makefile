@@ -60,7 +60,9 @@ $(BIN)/python:
 			"install one (Debian: python3-venv too), or name it with PYTHON=" >&2; exit 1; fi; \
 	echo "making $(VENV) with $$python"; "$$python" -m venv --clear $(VENV)
 
+# pip first: the launcher that an older one writes imports re, some milliseconds of every `clawq enqueue`.
 $(READY): pyproject.toml | $(BIN)/python
 	@echo "installing clawq and its checks into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

@@ -500,6 +500,13 @@ def test_each_kind_of_slot_has_its_room(
         assert desk.take(ticking=True, tenant="free").outcome == ("admitted" if room < 4 else "queued")
 
 
+def test_slots_are_counted_over_all_tenants(desk: Desk) -> None:
+    desk.configure(limits={"max_running": 2, "max_running_per_tenant": 2})
+    desk.run(desk.take(tenant="a").job_id)
+    assert desk.take(ticking=True, tenant="b").outcome == "admitted"
+    assert desk.take(ticking=True, tenant="c").outcome == "queued"
+
+
 def test_parked_jobs_do_not_stand_in_the_way(desk: Desk) -> None:
     desk.configure(limits={"max_running": 2, "max_running_per_tenant": 2})
     desk.run(desk.take(exclusive="x").job_id)

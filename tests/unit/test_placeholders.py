@@ -130,7 +130,9 @@ except UsageError as error:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     unreadable = "the payload cannot be read for its fields: pass {payload_file} instead\n"
     # From Python 3.12 on its JSON reader goes deeper than SQLite's, so that only the field is missing.
-    deep_but_read = "the payload has no 'a', and the kind's command has {field:a}: enqueue it with --payload\n"
+    deep_but_read = (
+        "the payload has no 'a', and the kind's command has {field:a}: enqueue it with --payload\n"
+    )
     assert done.stdout in ((unreadable, deep_but_read) if deep else (unreadable,))
 
 
