@@ -43,7 +43,7 @@ def following(db: apsw.Connection, head: Head) -> Head | None:
     row = db.execute(SQL["following"], head._asdict()).fetchone()
     if row is None:
         return None
-    return Head(*row, last_start_at=head.last_start_at, gated_at=head.gated_at)
+    return Head(*row)._replace(last_start_at=head.last_start_at, gated_at=head.gated_at)
 
 
 def any_queued(db: apsw.Connection) -> bool:
@@ -67,9 +67,9 @@ def note_wait(db: apsw.Connection, wait: Wait, told: Told | None, every_ms: int,
     """
     head = wait.head
     short = is_short_of_slots(wait.reason)
-    if told is not None and told.reason == wait.reason and told.retry_at is not None and now < told.retry_at:
-        if not short or head.short_since is not None:
-            return
+    told_again_at = told.retry_at if told is not None and told.reason == wait.reason else None
+    if told_again_at is not None and now < told_again_at and (not short or head.short_since is not None):
+        return
     db.execute(
         SQL["note_lane"],
         {

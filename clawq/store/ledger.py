@@ -1,4 +1,4 @@
-"""The accounts behind admission: budgets, rests of resources, footprints, and what observing would have refused.
+"""The accounts behind admission: budgets, resting resources, footprints, and what observing let pass.
 
 Functions take an open connection and expect the caller's transaction. Times are epoch ms.
 """
@@ -6,7 +6,7 @@ Functions take an open connection and expect the caller's transaction. Times are
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -38,9 +38,9 @@ def budgets(db: apsw.Connection, rules: dict[str, BudgetRule], now: int) -> dict
     """What each window holds now."""
     found = {}
     for name, rule in rules.items():
-        rows = db.execute(SQL["window"], {"budget": name, "after": now - rule.per_ms}).fetchall()
-        used_by = {str(tenant): int(amount) for tenant, amount, _ in rows}
-        oldest = min((int(at) for _, _, at in rows), default=None)
+        rows: list[Any] = db.execute(SQL["window"], {"budget": name, "after": now - rule.per_ms}).fetchall()
+        used_by = {tenant: amount for tenant, amount, _ in rows}
+        oldest = min((at for _, _, at in rows), default=None)
         frees_at = None if oldest is None else oldest + rule.per_ms
         found[name] = Budget(rule.limit, rule.per_tenant, sum(used_by.values()), used_by, frees_at)
     return found
@@ -65,7 +65,8 @@ def settle_spends(db: apsw.Connection, token: int, ran: bool) -> None:
 
 def tell_spend(db: apsw.Connection, tenant: str, token: int, budget: str, total: int, now: int) -> None:
     """Record an attempt's real figure, cumulative. It always counts, also beyond the limit: debt."""
-    amount, told = db.execute(SQL["recorded"], {"token": token, "budget": budget}).fetchall()[0]
+    recorded: Any = db.execute(SQL["recorded"], {"token": token, "budget": budget}).fetchall()[0]
+    amount, told = recorded
     total = max(total, told or 0)
     more = max(0, total - amount)
     db.execute(
@@ -83,9 +84,8 @@ def rests(db: apsw.Connection, limits: dict[str, int], now: int) -> Rests:
     """Every resource at rest; those that everybody may use again are cleared. `limits`: slots by resource."""
     found: dict[str, Cooldown] = {}
     changes: list[int] = []
-    for resource, until, step_ms, probe, passed_at, released, probe_started in db.execute(
-        SQL["cooldowns"]
-    ).fetchall():
+    rows: list[Any] = db.execute(SQL["cooldowns"]).fetchall()
+    for resource, until, step_ms, probe, passed_at, released, probe_started in rows:
         if passed_at is None and probe_started is not None and now - probe_started >= PROBE_MS:
             db.execute(SQL["probe_passed"], {"resource": resource, "now": now})
             probe, passed_at = None, now
@@ -106,7 +106,7 @@ def rests(db: apsw.Connection, limits: dict[str, int], now: int) -> Rests:
 
 
 def cool(db: apsw.Connection, resource: str, until: int, step_ms: int, now: int) -> None:
-    """Let a resource rest until then; afterwards one job probes, then the rest come back in doubling numbers."""
+    """Let a resource rest until then; afterwards one job probes, then the rest come back, ever more."""
     db.execute(SQL["cool"], {"resource": resource, "until": until, "step_ms": step_ms, "now": now})
 
 
@@ -132,7 +132,8 @@ def note_end(db: apsw.Connection, token: int, ran: bool, now: int) -> None:
 
 def footprints(db: apsw.Connection) -> dict[str, Footprint]:
     """What each kind that has run grows to."""
-    return {kind: Footprint(round(procs), round(mb)) for kind, procs, mb in db.execute(SQL["footprints"])}
+    rows: Any = db.execute(SQL["footprints"])
+    return {kind: Footprint(round(procs), round(mb)) for kind, procs, mb in rows}
 
 
 def note_footprint(db: apsw.Connection, kind: str, procs: int, mb: int, now: int) -> None:

@@ -188,9 +188,11 @@ class TestList:
 
     def test_a_row_shows_what_its_kind_says_now(self, db: apsw.Connection) -> None:
         body = {
+            "mode": "enforce",
             "limits": dict.fromkeys(DEFAULTS.limits.__slots__, 1),
-            "host": {"max_user_procs": None, "min_free_mb": 1, "retry_after_ms": 1},
+            "host": dict.fromkeys(DEFAULTS.host.__slots__, 1),
             "resources": {},
+            "budgets": {},
             "env": {},
             "bands": {},
             "tenants": {},
