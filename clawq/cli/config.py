@@ -146,7 +146,8 @@ def _print(values: Sequence[Value], defaults: Sequence[Value]) -> None:
     told = [each for each in values if each.path[0] != "kinds" or not each.is_default]
     for table, rows in groupby((*told, *defaults), key=lambda each: each.path[:-1]):
         is_default = table == ("kinds", "NAME")
-        page.title("every kind that does not say otherwise" if is_default else f"[{dotted(table)}]")
+        if table:
+            page.title("every kind that does not say otherwise" if is_default else f"[{dotted(table)}]")
         page.table(
             (Column("key"), Column("value", elastic=True), Column("from")),
             [
