@@ -12,10 +12,12 @@ from clawq.errors import ClawqError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TextIO
 
 HOT = ("enqueue", "add")
 BUG = 70
 INTERRUPTED = 130
+UNWRITTEN = 74
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
@@ -76,23 +78,48 @@ def _guarded(run: "Callable[[Sequence[str]], int]", words: "Sequence[str]") -> i
         return INTERRUPTED
     except BrokenPipeError:
         return 0
+    except OSError as error:
+        import errno
+
+        # Of stdout: the store makes errors of its own from what befalls the database.
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+        return _unwritten(error) if full else _bug(error)
     except Exception as error:
-        sys.__excepthook__(type(error), error, error.__traceback__)
-        write_error(f"this is a bug in clawq ({type(error).__name__}): please report it with the lines above")
-        return BUG
+        return _bug(error)
+
+
+def _bug(error: Exception) -> int:
+    sys.__excepthook__(type(error), error, error.__traceback__)
+    write_error(f"this is a bug in clawq ({type(error).__name__}): please report it with the lines above")
+    return BUG
+
+
+def _unwritten(error: OSError) -> int:
+    write_error(f"the output could not be written: {error.strerror}")
+    _silence(sys.stdout)
+    return UNWRITTEN
 
 
 def _flushed(code: int) -> int:
-    """A reader of our output that has gone is not a failure; at exit Python would call it one."""
+    """A reader that has gone is no failure, although Python would call it one at exit; a full disk is."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):
-            try:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            except (OSError, ValueError):
-                pass
+        except ValueError:
+            pass  # closed by whoever ran
+        except BrokenPipeError:
+            _silence(stream)
+        except OSError as error:
+            return code or _unwritten(error)
     return code
+
+
+def _silence(stream: "TextIO") -> None:
+    """What it still holds goes nowhere, so that the interpreter does not try again at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError):
+        pass
 
 
 def _open_standard_files() -> None:

@@ -5,13 +5,12 @@ programs are looked at before the transaction, which then only reads and writes 
 """
 
 import os
-import sys
 import time
 
 from clawq import options, settings
 from clawq.errors import Busy, ClawqError, ConfigError, Refused, UsageError
 from clawq.job import DEFAULT_KIND, DEFAULT_TENANT
-from clawq.paths import find_home
+from clawq.paths import TICKS_WITHIN_MS, find_home, own_folder
 from clawq.store.connection import Immediate, open_db, storage_errors
 from clawq.store.intake import Draft, Intake
 from clawq.when import iso
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 
     from clawq.paths import Home
     from clawq.store.intake import Frame
-
-TICKS_WITHIN_MS = 5_000
-"""A supervisor touches its lock file each second; older than this it does not tick."""
 
 
 class Receipt:
@@ -448,10 +444,7 @@ def _is_there(program: str, path: str, cwd: str) -> bool:
 
 def _is_ours(program: str) -> bool:
     """Whether it is beside this clawq, whose folder the supervisor puts at the end of PATH."""
-    own = sys.argv[0] if os.path.basename(sys.argv[0]) == "clawq" else sys.executable
-    return "/" not in program and _executable(
-        os.path.join(os.path.dirname(os.path.abspath(own)), program).encode()
-    )
+    return "/" not in program and _executable(os.path.join(own_folder(), program).encode())
 
 
 def _executable(file: bytes) -> bool:

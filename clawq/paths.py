@@ -17,6 +17,10 @@ SOCKET_PATH_MAX = 103
 """Bytes a Unix socket's path may have: macOS has 104 with the closing NUL, Linux 108."""
 
 
+TICKS_WITHIN_MS = 5_000
+"""A supervisor touches its lock file each second; older than this, it does not tick."""
+
+
 class Home:
     """The paths of one queue, all absolute strings. Nothing is created by asking."""
 
@@ -59,6 +63,12 @@ def find_home(environ: Mapping[str, str] | None = None, platform: str = sys.plat
 def _xdg(environ: Mapping[str, str], name: str, user: str, usual: str) -> str:
     given = environ.get(name, "").strip()
     return given if given.startswith("/") else os.path.join(user, usual)
+
+
+def own_folder() -> str:
+    """Where the `clawq` that runs now lies, with its neighbours: agents find it at the end of their PATH."""
+    program = sys.argv[0] if os.path.basename(sys.argv[0]) == "clawq" else sys.executable
+    return os.path.dirname(os.path.abspath(program))
 
 
 def make_private_dir(path: str) -> None:

@@ -14,13 +14,10 @@ from clawq import settings as compiled
 from clawq.cli import words
 from clawq.errors import ConfigError, NoSuchJob
 from clawq.host import instance
-from clawq.paths import Home, find_home
+from clawq.paths import TICKS_WITHIN_MS, Home, find_home
 from clawq.settings import Settings
 from clawq.store import config_row, sqlfile, views
 from clawq.store.connection import open_db, open_readonly, storage_errors
-
-TICK_PATIENCE_MS = 5_000
-"""A supervisor touches its lock file at least each second; one that is silent for longer is not one."""
 
 
 class Supervisor(NamedTuple):
@@ -126,5 +123,5 @@ def look_for_supervisor(home: Home, now: int) -> Supervisor:
         return Supervisor(False)
     silent = max(0, now - holder.last_tick)
     return Supervisor(
-        silent < TICK_PATIENCE_MS, holder.pid, holder.since, holder.mode, round(silent / 1000, 1)
+        silent < TICKS_WITHIN_MS, holder.pid, holder.since, holder.mode, round(silent / 1000, 1)
     )

@@ -113,7 +113,7 @@ def _create(home: Home) -> None:
         db = apsw.Connection(draft)
         try:
             db.set_busy_timeout(BUSY_MS)
-            db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON")
+            db.pragma("journal_mode", "wal")
             with Immediate(db):
                 build_schema(db)
         finally:

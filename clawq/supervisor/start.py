@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from clawq.errors import UsageError
 from clawq.host import agent as host_agent
 from clawq.host.agent import CannotStart, SpawnFailed
-from clawq.paths import Home
+from clawq.paths import Home, own_folder
 from clawq.placeholders import fill
 from clawq.settings import Kind, Settings
 from clawq.store.attempts import Claim
@@ -149,8 +148,7 @@ def environment(
 
 def with_own_folder(path: str) -> str:
     """`path` with the folder of the `clawq` that runs at its end."""
-    program = sys.argv[0] if os.path.basename(sys.argv[0]) == "clawq" else sys.executable
-    own = os.path.dirname(os.path.abspath(program))
+    own = own_folder()
     return path if own in path.split(os.pathsep) else f"{path}{os.pathsep}{own}"
 
 

@@ -477,6 +477,19 @@ def test_the_door_is_the_one_place_where_errors_end(home: Home, error: str, code
     assert bool(last) == bool(done.stderr)
 
 
+def test_output_of_any_command_that_nobody_reads_or_can_keep(home: Home) -> None:
+    clawq("enqueue", "--", "true")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*CLAWQ, "list"], stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*CLAWQ, "list"], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 74
+    assert done.stderr == b"clawq: the output could not be written: No space left on device\n"
+
+
 def test_the_books_are_right_after_all_kinds_of_ends(home: Home) -> None:
     configure(home, "[limits]\nmax_queued = 3\n")
     clawq("enqueue", "--dedupe-key", "k", "--", "true")

@@ -507,6 +507,17 @@ def test_slots_are_counted_over_all_tenants(desk: Desk) -> None:
     assert desk.take(ticking=True, tenant="c").outcome == "queued"
 
 
+def test_a_batch_is_admitted_up_to_its_slots(desk: Desk) -> None:
+    desk.configure(limits={"max_running": 4, "max_running_per_tenant": 4})
+    lines = [*[{"needs": "browser"}] * 4, {"needs": "shell"}, {}, {"band": "critical"}]
+    drafts = [desk.draft(**line) for line in lines]
+    with Immediate(desk.db):
+        desk.intake.begin()
+        outcomes = [desk.intake.take(draft, NOW, True).outcome for draft in drafts]
+    # Two browsers; then two jobs are in the way of everything, and only a higher band passes them.
+    assert outcomes == ["admitted", "admitted", "queued", "queued", "queued", "queued", "admitted"]
+
+
 def test_parked_jobs_do_not_stand_in_the_way(desk: Desk) -> None:
     desk.configure(limits={"max_running": 2, "max_running_per_tenant": 2})
     desk.run(desk.take(exclusive="x").job_id)

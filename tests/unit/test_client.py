@@ -233,6 +233,15 @@ def test_a_relative_folder_of_path_is_counted_from_the_jobs_folder(
     assert clawq.enqueue(command=["mine"], cwd=tmp_path / "bin").outcome == "queued"
 
 
+def test_a_program_that_comes_while_a_producer_is_open_is_found(home: Home, tmp_path: Path) -> None:
+    job = {"command": [str(tmp_path / "mine")]}
+    with client.Producer() as producer:
+        with pytest.raises(UsageError, match="no executable"):
+            producer.enqueue(job)
+        _program(tmp_path)
+        assert producer.enqueue(job).outcome == "queued"
+
+
 def test_what_lies_beside_clawq_is_found_last(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
