@@ -144,3 +144,13 @@ def observe(db: apsw.Connection, stage: str, reason: str, kind: str, tenant: str
     """Count what enforcing would have refused; ``stage`` is ``enqueue`` or ``start``."""
     values = {"stage": stage, "reason": reason, "kind": kind, "tenant": tenant, "now": now}
     db.execute(SQL["observe"], values)
+
+
+def keep_observing(db: apsw.Connection, observing: bool, now: int) -> None:
+    """Say whether refusals are only recorded from now on; when that begins, what was recorded before goes."""
+    began = db.execute(SQL["observing_since"]).get is not None
+    if observing and not began:
+        db.execute(SQL["forget_observed"])
+        db.execute(SQL["begin_observing"], {"now": now})
+    elif began and not observing:
+        db.execute(SQL["end_observing"])

@@ -49,6 +49,7 @@ def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -
     written = Written()
     with Immediate(state.db):
         settings = _settings_in_force(state, written)
+        ledger.keep_observing(state.db, state.observe or settings.mode == "observe", now)
         _record_findings(state, settings, findings, written, now)
         _record_requests(state, written, now)
         done = attempts.expire(state.db, now) + attempts.promote(state.db, now)

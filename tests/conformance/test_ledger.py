@@ -134,3 +134,15 @@ def test_what_observing_would_have_refused_is_counted(db: apsw.Connection) -> No
     for _ in range(3):
         ledger.observe(db, "start", "uid_procs", "k", "t", NOW)
     assert db.execute("SELECT stage, reason, count FROM observed").fetchall() == [("start", "uid_procs", 3)]
+
+
+def test_observing_begins_with_a_clean_sheet_and_leaves_it_to_be_read(db: apsw.Connection) -> None:
+    ledger.observe(db, "start", "old", "k", "t", NOW)
+    for later in range(2):
+        ledger.keep_observing(db, True, NOW + later)
+    assert db.execute("SELECT value FROM meta WHERE key = 'observe'").get == NOW
+    assert db.execute("SELECT count(*) FROM observed").get == 0
+    ledger.observe(db, "start", "new", "k", "t", NOW)
+    ledger.keep_observing(db, False, NOW)
+    assert db.execute("SELECT value FROM meta WHERE key = 'observe'").get is None
+    assert db.execute("SELECT reason FROM observed").get == "new"

@@ -96,3 +96,15 @@ SELECT stage, reason, kind, tenant, count, first_at, last_at FROM observed ORDER
 -- name: forget_observed
 -- Observing begins anew.
 DELETE FROM observed;
+
+-- name: observing_since
+-- The key is there while a supervisor observes; producers ask for it too.
+SELECT value FROM meta WHERE key = 'observe';
+
+-- name: begin_observing
+-- Its value is when it began.
+INSERT INTO meta VALUES ('observe', :now) ON CONFLICT (key) DO NOTHING;
+
+-- name: end_observing
+-- What was observed stays to be read until it begins anew.
+DELETE FROM meta WHERE key = 'observe';
