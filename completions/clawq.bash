@@ -94,7 +94,7 @@ _clawq() {
         "") words="enqueue add run stop status list show why logs wait dead unknown retry cancel approve deny edit reconcile pause resume prune config --version -h --help" ;;
         "enqueue") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "add") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
-        "run") words="--until-idle --standby -h --help" ;;
+        "run") words="--until-idle --observe --standby -h --help" ;;
         "stop") words="--drain --now -h --help" ;;
         "status") words="--watch --json -h --help" ;;
         "list") words="--state --kind --tenant --limit --json -h --help" ;;
@@ -116,7 +116,7 @@ _clawq() {
         "config") words="init check show path -h --help" ;;
         "config init") words="--force --json -h --help" ;;
         "config check") words="--json -h --help" ;;
-        "config show") words="--json -h --help" ;;
+        "config show") words="--overload --json -h --help" ;;
         "config path") words="--json -h --help" ;;
     esac
     COMPREPLY=( $(compgen -W "$words" -- "$cur") )
