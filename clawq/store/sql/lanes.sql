@@ -55,8 +55,11 @@ ON CONFLICT DO UPDATE SET
     short_job = excluded.short_job, clears_at = excluded.clears_at;
 
 -- name: clear_lane
--- Its head started: the old reason is no longer true. The row is needed for what its wait counts from.
-INSERT INTO lanes (band, tenant, kind, needs, last_start_at) VALUES (:band, :tenant, :kind, :needs, :now)
+-- Its head started: the old reason is no longer true. While others wait, their wait counts from here.
+INSERT INTO lanes (band, tenant, kind, needs, last_start_at)
+SELECT :band, :tenant, :kind, :needs, :now WHERE EXISTS (
+    SELECT 1 FROM tally WHERE state = 'queued' AND band = :band AND tenant = :tenant
+        AND kind = :kind AND needs = :needs)
 ON CONFLICT DO UPDATE SET reason = NULL, measured = NULL, limit_value = NULL, since = NULL, retry_at = NULL,
     short_job = NULL, short_since = NULL, promised_at = NULL, clears_at = NULL,
     last_start_at = excluded.last_start_at;
