@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 from clawq import options, placeholders, when
 from clawq.errors import UsageError
 from clawq.job import BANDS
+from clawq.rules.facts import PRESSURES
 
 BUILT_IN_RESOURCES = {"browser": 2, "local_model": 1, "shell": 4}
 HEARTBEATS = ("process", "output", "agent")
-PRESSURES = ("normal", "warn", "critical", "off")
 LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1000
 MOST = 1_000_000_000
 
@@ -194,7 +194,9 @@ Moment = Annotated[
 ]
 ProcsGate = Annotated[int | str, _gate(1), Expects('a whole number, at least 1, or "off"')]
 MemoryGate = Annotated[int | str, _gate(0), Expects('a whole number, at least 0, or "off"')]
-Pressure = Annotated[str, _one_of("pressure", PRESSURES), Expects('"normal", "warn", "critical" or "off"')]
+Pressure = Annotated[
+    str, _one_of("pressure", (*PRESSURES, "off")), Expects('"normal", "warn", "critical" or "off"')
+]
 Mode = Annotated[str, _one_of("mode", ("enforce", "observe")), Expects('"enforce" or "observe"')]
 Percent = Annotated[int | float, _number(1e-6, 100), Expects("a number above 0, at most 100")]
 Weight = Annotated[

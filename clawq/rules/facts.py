@@ -73,13 +73,17 @@ class Running(NamedTuple):
     mb: int | None = None
 
 
+PRESSURES = ("normal", "warn", "critical")
+"""Levels of memory pressure, by number."""
+
+
 class Host(NamedTuple):
     """The machine at the last look; None where it was not or cannot be measured."""
 
     user_procs: int | None = None
     free_mb: int | None = None
     pressure: int | None = None
-    """0 normal, 1 warn, 2 critical."""
+    """An index of PRESSURES."""
     free_disk_mb: int | None = None
     spawn_closed_until: int = 0
     ramp_left: int | None = None

@@ -9,7 +9,7 @@ import apsw
 from clawq.job import BANDS
 from clawq.rules import admission, fairness, ramp
 from clawq.rules.admission import Park, Start, Wait
-from clawq.rules.facts import UNMEASURED, Cooldown, Head, Host, Limits, Resource
+from clawq.rules.facts import PRESSURES, UNMEASURED, Cooldown, Head, Host, Limits, Resource
 from clawq.settings import Settings
 from clawq.store import attempts, ledger, lanes
 from clawq.store.ledger import BudgetRule
@@ -18,7 +18,6 @@ from clawq.supervisor.state import State
 
 RAMP_STEP_MS = 2_000
 """After a crash or a wake the number of starts doubles this often."""
-PRESSURES = ("normal", "warn", "critical")
 
 
 class Pass(NamedTuple):
