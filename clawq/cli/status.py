@@ -68,7 +68,7 @@ def look() -> Document:
             # What the lanes were told is only as good as whoever would tell them something new.
             document["waiting_on"] = [{"reason": "no_supervisor", "jobs": queued, "retry_after_s": None}]
         document["budgets"] = {}
-        document["host"] = _host(settings)
+        document["host"] = _host(settings, here.home.data)
         document["now"] = here.now
         document["ever"] = here.db is not None
         document["alerts"] = _alerts(document, broken)
@@ -100,9 +100,10 @@ def _public(document: Document) -> Document:
     return public
 
 
-def _host(settings: Settings) -> Document:
-    """What the gates look at."""
+def _host(settings: Settings, folder: str) -> Document:
+    """What the gates look at. `folder` lies on the disk that they ask about."""
     from clawq.host import load
+    from clawq.rules.facts import PRESSURES
 
     limit = settings.host.max_user_procs
     found: Document = {
@@ -115,8 +116,9 @@ def _host(settings: Settings) -> Document:
     try:
         if limit is None:
             found["max_user_procs"] = load.default_max_user_procs()
-        sample = load.sample()
+        sample = load.sample(folder)
         found.update(user_procs=sample.user_procs, free_mb=sample.free_mb)
+        found["pressure"] = None if sample.pressure is None else PRESSURES[sample.pressure]
     except Exception:  # a machine in trouble is when people ask: whatever cannot be measured is left out
         pass
     return found

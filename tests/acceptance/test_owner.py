@@ -107,6 +107,7 @@ class TestJson:
         assert set(found["host"]) == {"user_procs", "max_user_procs", "free_mb", "pressure"}
         assert found["host"]["user_procs"] > 0
         assert found["host"]["free_mb"] > 0
+        assert found["host"]["pressure"] in ("normal", "warn", "critical", None)
         assert found["budgets"] == {}
         assert [alert["reason"] for alert in found["alerts"]] == ["no_supervisor", "unknown", "held"]
 
