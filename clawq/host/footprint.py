@@ -70,8 +70,8 @@ def trees(
     owners = {leader: token for token, leader in leaders.items()}
     below: dict[int, list[int]] = {}
     for session in [each for each in members if each not in owners]:
-        # Where the session's leader is gone, a member's parent may be one that adopts a tree's orphans.
-        for pid in [session] if sessions.get(session) == session else members[session]:
+        # The session's leader speaks for all. Without it, a member's parent may adopt a tree's orphans.
+        for pid in sorted(members[session], key=lambda pid: pid != session):
             parent = parent_of(pid)
             if parent is None:
                 continue
@@ -80,6 +80,8 @@ def trees(
                 owners[session] = token
             elif sessions.get(parent, session) != session:
                 below.setdefault(sessions[parent], []).append(session)
+            if pid == session:
+                break
     ahead = list(owners)
     while ahead:
         above = ahead.pop()

@@ -188,6 +188,7 @@ argv = [sys.executable, "-c", {daemon!r}]
 agents = [subprocess.Popen(argv, start_new_session=True, env=dict(os.environ, CLAWQ_TOKEN=t)) for t in "78"]
 leaders = dict(zip((7, 8), [agent.pid for agent in agents]))
 try:
+    until(lambda: len(platform.own_children()) == 4, 30)
     until(lambda: [usage.procs for usage in footprint.measure(leaders).values()] == [3, 3], 30)
     print({{token: usage.procs for token, usage in footprint.measure({{7: leaders[7]}}).items()}})
 finally:
@@ -330,6 +331,12 @@ def test_with_ends_nobody_gets_anothers_and_no_child_of_the_living_is_missed(
 def test_a_member_of_a_leaderless_session_whose_parent_adopts_orphans() -> None:
     sessions = {INIT: INIT, 50: 50, 51: 50, 70: 69}
     assert trees({1: 50}, sessions, {INIT: 0, 50: US, 51: 50, 70: 51}.get) == {1: [50, 51, 70]}
+
+
+def test_a_leader_that_ends_during_the_walk_leaves_the_word_to_its_session() -> None:
+    """Process 70 was there when the sessions were read, and is gone when its parent is asked for."""
+    sessions = {50: 50, 51: 50, 70: 70, 71: 70}
+    assert trees({1: 50}, sessions, {50: US, 51: 50, 71: 51}.get) == {1: [50, 51, 70, 71]}
 
 
 def test_sessions_inside_sessions_as_deep_as_pids_go() -> None:
