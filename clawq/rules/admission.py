@@ -124,8 +124,9 @@ def _key(
     now: int, head: Head, books: Books, turns: Turns, limits: Limits
 ) -> tuple[bool, int, float, str, int, int]:
     band = _band(now, head, limits)
+    risen = fairness.has_risen(now, head.waited_since, limits.age_boost_ms)
     return fairness.asking_key(
-        band == head.band and books.share_is_used_up(head.band),
+        not risen and books.share_is_used_up(head.band),
         band,
         turns.clock((band, head.tenant)),
         head.tenant,

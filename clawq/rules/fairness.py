@@ -42,6 +42,11 @@ def effective_band(now: int, band: int, waited_since: int, age_boost_ms: int) ->
     return max(0, band - max(0, now - waited_since) // age_boost_ms)
 
 
+def has_risen(now: int, waited_since: int, age_boost_ms: int) -> bool:
+    """Has a head waited for a boost? One of critical too, which has no higher band to be asked in."""
+    return age_boost_ms > 0 and now - waited_since >= age_boost_ms
+
+
 def share_slots(shares: Mapping[int, float], max_running: int) -> dict[int, int]:
     """Whole slots for each band with a share, in percent of `max_running`, by largest remainder.
 
@@ -63,9 +68,11 @@ KEEPERS = (BANDS.index("critical"), BANDS.index("interactive"))
 def kept_for(slots: Mapping[int, int], used: Mapping[int, int], max_running: int) -> dict[int, int]:
     """Slots that stay free for jobs that came in a band: {band: 1}, while that leaves one for the others.
 
-    A band keeps one while it uses less than its share. `used` counts by the band that a job came in.
+    A band keeps one while it uses less than its share. `used` counts by the band that a job came in. What these
+    bands use of their shares is not left for the others: else, where their shares are all there is, each slot
+    that is given back would be kept, and the others would wait for ever.
     """
-    room = max_running - 1
+    room = max_running - 1 - sum(min(used.get(band, 0), slots.get(band, 0)) for band in KEEPERS)
     kept: dict[int, int] = {}
     for band in KEEPERS:
         if room > 0 and used.get(band, 0) < slots.get(band, 0):
@@ -103,6 +110,6 @@ def asking_key(
 ) -> tuple[bool, int, float, str, int, int]:
     """Heads are asked smallest key first.
 
-    ``borrows``: its band's share is used up and it has not risen out of it; ``band`` is the effective one.
+    ``borrows``: its band's share is used up and it has not risen; ``band`` is the effective one.
     """
     return (borrows, band, clock, tenant, rank, job_id)
