@@ -91,7 +91,7 @@ def limits_from(state: State, settings: Settings, cooldowns: dict[str, Cooldown]
         kind=lambda name: settings.kind(name).max_running,
         weight=settings.tenant_weight,
         max_running_per_workflow=settings.limits.max_running_per_workflow,
-        max_user_procs=state.default_max_procs if host.max_user_procs is None else _gate(host.max_user_procs),
+        max_user_procs=_processes(state, settings)[1],
         min_free_mb=_gate(host.min_free_mb),
         max_pressure=None if host.max_pressure == "off" else PRESSURES.index(host.max_pressure),
         min_free_disk_mb=_gate(host.min_free_disk_mb),
@@ -120,13 +120,27 @@ def _gate(value: int | str) -> int | None:
 def _host(state: State, settings: Settings, spawn_closed_until: int, now: int) -> Host:
     sample = state.sample
     return Host(
-        user_procs=None if sample is None else sample.user_procs,
+        user_procs=_processes(state, settings)[0],
         free_mb=None if sample is None else sample.free_mb,
         pressure=None if sample is None else sample.pressure,
         free_disk_mb=None if sample is None else sample.free_disk_mb,
         spawn_closed_until=spawn_closed_until,
         ramp_left=_ramp_left(state, settings.limits.max_running, now),
     )
+
+
+def _processes(state: State, settings: Settings) -> tuple[int | None, int | None]:
+    """What the process gate compares: in use, limit.
+
+    A configured limit is of processes. The default is a share of the kernel's own ceiling, and where that
+    counts threads (Linux) so does the gate.
+    """
+    sample, asked = state.sample, settings.host.max_user_procs
+    if asked is not None:
+        return (None if sample is None else sample.user_procs), _gate(asked)
+    if sample is not None and sample.tasks is not None:
+        return sample.tasks
+    return (None if sample is None else sample.user_procs), state.default_max_procs
 
 
 def _ramp_left(state: State, max_running: int, now: int) -> int | None:

@@ -198,7 +198,9 @@ def end_of(agent: Agent) -> End:
     )
     if agent.kill_reason is not None and agent.verdict != "never_ran" and not own_end_first:
         end = classify.by_kill(agent.kill_reason, reading.exit_code)
-        return end._replace(error=f"{end.error}: {agent.over}") if agent.over else end
+        return (
+            end._replace(error=f"{end.error}: {agent.over}") if agent.kill_reason == "over_footprint" else end
+        )
     if agent.verdict == "ended" and reading.exit_code is not None:
         return classify.by_exit_code(reading.exit_code)
     return classify.LOST if agent.verdict == "lost" else classify.NEVER_STARTED
