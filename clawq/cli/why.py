@@ -45,10 +45,9 @@ def draw(document: Document, now: int) -> Page:
         page.line("  ", (row["reason"], style), _figures(row), (since, QUIET))
         page.paragraph(4, f"until {row['clears_when']}")
     for row in document["deferrals"]:
-        times = "once" if row["count"] == 1 else f"{row['count']} times"
         page.line(
             ("  deferred ", QUIET),
-            times,
+            words.times(row["count"]),
             (f", {row['reason']}, last {words.ago(now, row['last_at'])} ago", QUIET),
         )
     return page

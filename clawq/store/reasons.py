@@ -58,8 +58,8 @@ REASONS = {
         ("host.retry_after",),
     ),
     "ramp_up": Reason(
-        "after a crash of the supervisor or a wake of the machine jobs start by ones, twos and fours, not all "
-        "at once",
+        "after a crash of the supervisor or a wake of the machine jobs start by ones, twos and fours, not "
+        "all at once",
         "more starts are allowed: twice as many every few seconds",
     ),
     "uid_procs": Reason(
