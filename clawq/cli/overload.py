@@ -72,7 +72,7 @@ def _kind(settings: Settings, kind: Kind) -> Document:
             "max_procs": kind.max_procs,
             "max_mb": kind.max_mb,
         },
-        "full": kind.on_full,
+        "full": "reject" if kind.queue_cap is None else kind.on_full,
         "busy": kind.on_busy,
         "degrade_to": kind.degrade_to if kind.on_busy == "degrade" else None,
         "refuse_hopeless": kind.refuse_hopeless,

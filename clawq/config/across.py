@@ -40,12 +40,14 @@ def warnings_across(body: Raw, lines: Lines) -> Iterator[Problem]:
                 line_of(lines, at), dotted(at), what, "this band will only borrow: raise one of them"
             )
     for name, kind in body["kinds"].items():
-        bands = [body["bands"].get(band, {}) for band in BANDS]
-        if "degrade_to" in kind and not any(
-            kind.get("on_busy", band.get("on_busy")) == "degrade" for band in bands
+        in_bands = [{**body["bands"].get(band, {}), **kind} for band in BANDS]
+        for key, is_used, takes in (
+            ("degrade_to", any(each.get("on_busy") == "degrade" for each in in_bands), 'on_busy = "degrade"'),
+            ("on_full", any("queue_cap" in each for each in in_bands), "a queue_cap"),
         ):
-            at = ("kinds", name, "degrade_to")
-            yield Problem(line_of(lines, at), dotted(at), "is not used", 'it takes on_busy = "degrade"')
+            if key in kind and not is_used and kind[key] != body["kind_defaults"].get(key):
+                at = ("kinds", name, key)
+                yield Problem(line_of(lines, at), dotted(at), "is not used", f"it takes {takes}")
 
 
 def _missing(raw: Raw, lines: Lines) -> Iterator[Problem]:

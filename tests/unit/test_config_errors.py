@@ -398,6 +398,13 @@ def test_a_share_of_no_slot_is_warned_of() -> None:
     )
 
 
+def test_what_to_do_when_full_without_a_cap_is_warned_of() -> None:
+    text = '[kinds.a]\non_full = "coalesce"\n'
+    assert warnings(text) == ["f:2: kinds.a.on_full: is not used: it takes a queue_cap"]
+    assert warnings(f"{text}queue_cap = 3\n") == warnings(f"{text}[bands.bulk]\nqueue_cap = 3\n") == []
+    assert warnings('[kinds.a]\non_full = "reject"\n') == []
+
+
 def test_a_kind_to_degrade_to_that_is_never_taken_is_warned_of() -> None:
     text = '[kinds.a]\ndegrade_to = "default"\n'
     assert warnings(text) == ['f:2: kinds.a.degrade_to: is not used: it takes on_busy = "degrade"']

@@ -109,6 +109,13 @@ def test_every_kind_has_its_answers() -> None:
     )
 
 
+def test_without_a_cap_of_its_own_a_kind_is_refused_whatever_it_says() -> None:
+    full = '[bands.bulk]\non_full = "drop_oldest"\n[kinds.a]\nband = "bulk"\n'
+    full += '[kinds.b]\nband = "bulk"\nqueue_cap = 2\n'
+    found = {row["kind"]: row["full"] for row in contract(settings(full), None)["kinds"]}
+    assert found == {"a": "reject", "b": "drop_oldest", "default": "reject"}
+
+
 def test_what_bounds_all_of_them_together() -> None:
     queue = contract(settings(FLEET), 550)["queue"]
     assert (queue["max_queued"], queue["kept_for_critical"], queue["max_held"]) == (1000, 100, 50)
