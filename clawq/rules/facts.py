@@ -96,7 +96,7 @@ class Resource(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """An amount in a sliding window. ``used`` and ``used_by`` are what the window holds now, reserved or spent."""
+    """An amount in a sliding window. ``used`` and ``used_by`` are what it holds now, reserved or spent."""
 
     limit: int
     per_tenant: int | None

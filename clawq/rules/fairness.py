@@ -36,7 +36,7 @@ class Clocks(NamedTuple):
 
 
 def effective_band(now: int, band: int, waited_since: int, age_boost_ms: int) -> int:
-    """The band in which a head is asked now: one higher for each `age_boost_ms` of waiting, at most critical."""
+    """The band in which a head is asked: one higher for each `age_boost_ms` of waiting, at most critical."""
     if age_boost_ms <= 0:
         return band
     return max(0, band - max(0, now - waited_since) // age_boost_ms)
@@ -68,9 +68,9 @@ KEEPERS = (BANDS.index("critical"), BANDS.index("interactive"))
 def kept_for(slots: Mapping[int, int], used: Mapping[int, int], max_running: int) -> dict[int, int]:
     """Slots that stay free for jobs that came in a band: {band: 1}, while that leaves one for the others.
 
-    A band keeps one while it uses less than its share. `used` counts by the band that a job came in. What these
-    bands use of their shares is not left for the others: else, where their shares are all there is, each slot
-    that is given back would be kept, and the others would wait for ever.
+    A band keeps one while it uses less than its share. `used` counts by the band that a job came in. What
+    these bands use of their shares is not left for the others: else, where their shares are all there is, each
+    slot that is given back would be kept, and the others would wait for ever.
     """
     room = max_running - 1 - sum(min(used.get(band, 0), slots.get(band, 0)) for band in KEEPERS)
     kept: dict[int, int] = {}
