@@ -69,8 +69,8 @@ def kept_for(slots: Mapping[int, int], used: Mapping[int, int], max_running: int
     """Slots that stay free for jobs that came in a band: {band: 1}, while that leaves one for the others.
 
     A band keeps one while it uses less than its share. `used` counts by the band that a job came in. What
-    these bands use of their shares is not left for the others: else, where their shares are all there is, each
-    slot that is given back would be kept, and the others would wait for ever.
+    these bands use of their shares is not left for the others: else, where their shares are all there is,
+    each slot that is given back would be kept, and the others would wait for ever.
     """
     room = max_running - 1 - sum(min(used.get(band, 0), slots.get(band, 0)) for band in KEEPERS)
     kept: dict[int, int] = {}
