@@ -116,6 +116,7 @@ def _host(settings: Settings, folder: str) -> Document:
     found: Document = {
         "user_procs": None,
         "max_user_procs": _gate(limit),
+        "tasks": None,
         "free_mb": None,
         "pressure": None,
         "free_disk_mb": None,
@@ -130,6 +131,8 @@ def _host(settings: Settings, folder: str) -> Document:
             found["max_user_procs"] = load.default_max_user_procs()
         sample = load.sample(folder)
         found.update(user_procs=sample.user_procs, free_mb=sample.free_mb, free_disk_mb=sample.free_disk_mb)
+        if limit is None and sample.tasks is not None:
+            found["tasks"] = sample.tasks._asdict()
         found["pressure"] = accounts.pressure(sample.pressure)
     except Exception:  # a machine in trouble is when people ask: whatever cannot be measured is left out
         pass

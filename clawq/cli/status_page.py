@@ -50,8 +50,11 @@ def _supervisor(document: Document) -> list[Part]:
 
 
 def _draw_host(page: Page, host: Document) -> None:
-    procs, limit = host["user_procs"], host["max_user_procs"]
-    if procs is not None:
+    procs, limit, tasks = host["user_procs"], host["max_user_procs"], host["tasks"]
+    if tasks is not None:
+        said = f"  {tasks['in_use']} of {tasks['limit']} threads"
+        page.pair("processes", *page.gauge(tasks["in_use"] / tasks["limit"]), said, f", {procs} processes")
+    elif procs is not None:
         if limit:
             page.pair("processes", *page.gauge(procs / limit), f"  {procs} of {limit}")
         else:

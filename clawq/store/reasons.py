@@ -63,7 +63,8 @@ REASONS = {
         "more starts are allowed: twice as many every few seconds",
     ),
     "uid_procs": Reason(
-        "the account has as many processes as it may, with what the jobs just started are still going to use",
+        "the account has as many processes as it may (without a limit of yours, on Linux: threads, as its "
+        "kernel counts), with what the jobs just started are still going to use",
         "the account has fewer than {limit} processes",
         ("host.max_user_procs",),
     ),
@@ -152,7 +153,7 @@ _IN_GENERAL = {
     "reserved": {"who": "the job that it is reserved for starts"},
     "budget:NAME": {"room": "enough of what is used has left the window, or was given back"},
     "cooldown:NAME": {"rest": "the rest is over, one job has probed it and its turn to come back has come"},
-    "never_fits": {"lacks": "has room for what it needs"},
+    "never_fits": {"lacks": "gives it the room that it needs"},
 }
 _ANYWHERE = {"limit": "the limit", "lift": "clawq resume", "at": "", "job_id": "ID", "name": "NAME"}
 

@@ -264,13 +264,13 @@ def _never_fits(case: _Case, told: Row, name: str) -> Row:
     for each in case.needs:
         resource = case.settings.resources.get(each)
         if resource is None or resource.limit <= 0:
-            lacks = f"has a resource {each} with a slot"
+            lacks = f"gives resource {each} a slot"
             break
     else:
         for each, amount in sorted(case.kind.spends.items()):
             budget = case.settings.budgets.get(each)
             if budget is None or amount > min(budget.limit, budget.per_tenant or budget.limit):
-                lacks = f"has a budget {each} of {amount} or more"
+                lacks = f"gives budget {each} {amount} or more"
                 break
     clears = reasons.clears_when("never_fits", lacks=lacks, job_id=case.row["job_id"])
     return _answer(told, clears)

@@ -11,12 +11,14 @@ import signal
 import struct
 import subprocess
 import termios
+import time
 from pathlib import Path
 
 import pytest
 
 from clawq import job
 from clawq.paths import Home
+from clawq.store import ledger
 from clawq.store.connection import open_db
 from tests.fleet import CLAWQ, ROOT, Fleet
 from tests.moves import put_in
@@ -36,7 +38,10 @@ JOB_KEYS = keys(
     "id kind state tenant band priority attempts max_attempts dedupe_key parent_id root_id run_after stale_at"
     " deadline_at created_at started_at ended_at exit_code last_error error_class command cwd needs"
 )
-STATUS_KEYS = keys("supervisor counts depth running waiting_on refused resources budgets host alerts")
+STATUS_KEYS = keys(
+    "supervisor counts depth running waiting_on refused resources budgets observed host alerts"
+)
+HOST_KEYS = keys("user_procs max_user_procs tasks free_mb pressure free_disk_mb")
 RUNNING_KEYS = keys("job_id kind state tenant attempt pid age_s lease_left_s beat_age_s quiet_s needs")
 ATTEMPT_KEYS = keys(
     "number started_at ended_at outcome exit_code signal error_class error resource peak_mb peak_procs log"
@@ -103,12 +108,19 @@ class TestJson:
         assert set(found["depth"][0]) == {"tenant", "band", "kind", "queued", "oldest_age_s"}
         assert set(found["running"][0]) == RUNNING_KEYS
         assert found["waiting_on"] == [{"reason": "no_supervisor", "jobs": 1, "retry_after_s": None}]
-        assert found["resources"]["browser"] == {"in_use": 3, "limit": 2, "cooldown_s": None}
-        assert set(found["host"]) == {"user_procs", "max_user_procs", "free_mb", "pressure"}
+        assert found["resources"]["browser"] == {
+            "in_use": 3,
+            "limit": 2,
+            "cooldown_s": None,
+            "cooldown": None,
+        }
+        assert set(found["host"]) == HOST_KEYS
+        assert found["host"]["free_disk_mb"] > 0
         assert found["host"]["user_procs"] > 0
         assert found["host"]["free_mb"] > 0
         assert found["host"]["pressure"] in ("normal", "warn", "critical", None)
         assert found["budgets"] == {}
+        assert found["observed"] == {"since": None, "enqueue": [], "start": []}
         assert [alert["reason"] for alert in found["alerts"]] == ["no_supervisor", "unknown", "held"]
 
     def test_show(self, fleet: Fleet) -> None:
@@ -272,6 +284,26 @@ class TestChanges:
     )
     def test_pauses_of_what_there_is(self, fleet: Fleet, verb: str, words: list[str], said: str) -> None:
         assert said in fleet.clawq(verb, *words, code=2).stderr
+
+    def test_a_rest_is_no_pause(self, fleet: Fleet) -> None:
+        """Each says which it is and what ends it."""
+        fleet.clawq("pause")
+        db = open_db(fleet.home)
+        now = time.time_ns() // 1_000_000
+        ledger.cool(db, "browser", now + 3_600_000, 2_000, now)
+        db.close()
+        done = fleet.clawq("pause", "--resource", "browser")
+        assert done.stdout == "resource browser: paused\n"
+        assert re.fullmatch(
+            r"clawq: resource browser rests until [-0-9: ]+ besides, which is no pause and ends by itself\n",
+            done.stderr,
+        )
+        assert "browser 0/2 rests for 59m, paused" in fleet.clawq("status").stdout
+        done = fleet.clawq("resume", "--resource", "browser")
+        assert done.stdout == "resource browser: resumed\n"
+        assert "which is no pause: `clawq throttle browser --for 0` ends that" in done.stderr
+        assert fleet.json("status")["resources"]["browser"]["cooldown"] == "resting"
+        assert fleet.clawq("resume", "--resource", "shell").stderr == "clawq: still paused: everything\n"
 
     def test_a_pause_outlives_its_kind_and_can_still_be_lifted(self, fleet: Fleet) -> None:
         fleet.configure('[kinds.gone]\ncommand = ["true"]\n')

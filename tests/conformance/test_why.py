@@ -347,15 +347,15 @@ class TestNeverFits:
     @pytest.mark.parametrize(
         ("needs", "settings", "lacks"),
         [
-            ("gone", TOKENS, "has a resource gone with a slot"),
-            ("", configured(kinds={"k": {"spends": {"tokens": 9}}}), "has a budget tokens of 9 or more"),
+            ("gone", TOKENS, "gives resource gone a slot"),
+            ("", configured(kinds={"k": {"spends": {"tokens": 9}}}), "gives budget tokens 9 or more"),
             (
                 "",
                 configured(
                     budgets={"tokens": {"limit": 100, "per_ms": 1, "per_tenant": 60}},
                     kinds={"k": {"spends": {"tokens": 61}}},
                 ),
-                "has a budget tokens of 61 or more",
+                "gives budget tokens 61 or more",
             ),
         ],
     )
