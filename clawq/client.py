@@ -12,7 +12,8 @@ from clawq.errors import Busy, ClawqError, ConfigError, Refused, UsageError
 from clawq.job import DEFAULT_KIND, DEFAULT_TENANT
 from clawq.paths import TICKS_WITHIN_MS, find_home, own_folder
 from clawq.store.connection import Immediate, open_db, storage_errors
-from clawq.store.intake import Draft, Intake
+from clawq.store.draft import Draft
+from clawq.store.intake import Intake
 from clawq.when import iso
 
 TYPE_CHECKING = False
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from clawq.paths import Home
-    from clawq.store.intake import Frame
+    from clawq.store.draft import Frame
 
 
 class Receipt:
@@ -32,6 +33,7 @@ class Receipt:
     ``outcome`` is admitted, queued, scheduled, held, duplicate or rejected. ``job_id`` and ``state``
     are those of the job, of the existing one for a duplicate (``state`` None once it is pruned), and
     None for a refusal and for a dry run. ``reason`` and ``retry_after_s`` belong to a refusal.
+    ``degraded``: taken as its kind's ``degrade_to``, since it could not start at once.
     ``safe_to_retry``: asking again cannot make a second job. ``deadline_at`` is ISO 8601 in UTC.
     """
 
@@ -55,11 +57,12 @@ class Receipt:
         retry_after_s: int | None = None,
         safe_to_retry: bool = False,
         deadline_at: str | None = None,
+        degraded: bool = False,
     ) -> None:
         self.outcome = outcome
         self.job_id = job_id
         self.state = state
-        self.degraded = False
+        self.degraded = degraded
         self.reason = reason
         self.retry_after_s = retry_after_s
         self.safe_to_retry = safe_to_retry
@@ -295,7 +298,18 @@ class Producer:
             asked["payload"] = self._json_text(payload)
         cwd = self._folder(asked.get("cwd"))
         self._find_program(frame.program if command is None else command[0], asked, frame, cwd)
-        return Draft(asked, kind, tenant, frame, cwd, self._path, now)
+        draft = Draft(asked, kind, tenant, frame, cwd, self._path, now)
+        if frame.on_busy == "degrade" and frame.degrade_to is not None:
+            # Looked at now: a lighter kind that cannot run should not come to light when all is busy.
+            lighter = intake.frame(frame.degrade_to, asked.get("band"), tenant)
+            if command is None and lighter.program is None:
+                raise UsageError(
+                    f"kind {frame.degrade_to!r:.80}, which {kind!r:.80} degrades to, has no command",
+                    f"give it one in clawq.toml, or here: clawq enqueue {kind} -- COMMAND ARG...",
+                )
+            self._find_program(lighter.program if command is None else command[0], asked, lighter, cwd)
+            draft.lighter = Draft(asked, frame.degrade_to, tenant, lighter, cwd, self._path, now, kind)
+        return draft
 
     def _json_text(self, payload: bytes) -> str:
         try:
@@ -357,6 +371,7 @@ class Producer:
                             taken.state,
                             safe_to_retry=draft.key is not None,
                             deadline_at=None if taken.deadline_at is None else iso(taken.deadline_at),
+                            degraded=taken.degraded,
                         )
                     )
                 if dry_run:

@@ -91,14 +91,18 @@ def _answer(receipt: Receipt, switches: "dict[str, object]") -> str:
 
 def _said(receipt: Receipt) -> str:
     if receipt.outcome == "duplicate":
-        return f"job {receipt.job_id} has this key already ({receipt.state or 'pruned'})"
-    return f"job {receipt.job_id} {receipt.outcome}"
+        return f"job {receipt.job_id} is this one already ({receipt.state or 'pruned'})"
+    return f"job {receipt.job_id} {receipt.outcome}{_lighter(receipt)}"
 
 
 def _would_be(receipt: Receipt) -> str:
     if receipt.outcome == "duplicate":
         return f"would be a duplicate of job {receipt.job_id} ({receipt.state or 'pruned'})"
-    return f"would be {receipt.outcome}"
+    return f"would be {receipt.outcome}{_lighter(receipt)}"
+
+
+def _lighter(receipt: Receipt) -> str:
+    return ", as the lighter kind that it degrades to" if receipt.degraded else ""
 
 
 def _payload(given: str) -> bytes:

@@ -48,6 +48,8 @@ CREATE TABLE jobs (
     cwd          TEXT NOT NULL,
     path         TEXT,                                 -- the caller's PATH
     env          TEXT CHECK (env IS NULL OR json_valid(env)),
+    same         INTEGER,                              -- with on_full = coalesce: a hash of what must be the same
+    asked_kind   TEXT,                                 -- the kind asked for, when it was taken as a lighter one
 
     dedupe_key   TEXT,
     dedupe_scope TEXT CHECK (dedupe_scope IN ('ever', 'active')),
@@ -64,7 +66,10 @@ CREATE TABLE jobs (
     ready_at     INTEGER,                              -- when it last became queued
     stale_at     INTEGER,
     deadline_at  INTEGER,
-    expires_at   INTEGER AS (CASE WHEN stale_at IS NULL THEN deadline_at
+    start_by     INTEGER,                              -- of work that may not wait; its first start meets it
+    expires_at   INTEGER AS (CASE WHEN start_by IS NOT NULL AND tries = 0
+                                  THEN min(start_by, coalesce(stale_at, start_by), coalesce(deadline_at, start_by))
+                                  WHEN stale_at IS NULL THEN deadline_at
                                   WHEN deadline_at IS NULL THEN stale_at
                                   ELSE min(stale_at, deadline_at) END) VIRTUAL,
 
@@ -102,6 +107,11 @@ CREATE INDEX jobs_expiry ON jobs (expires_at)
     WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'queued', 'held');
 CREATE INDEX jobs_oldest ON jobs (tenant, band, kind, ready_at) WHERE state = 'queued';
 CREATE INDEX jobs_ended ON jobs (state, ended_at) WHERE ended_at IS NOT NULL;
+-- For `drop_oldest` and `coalesce`; the many jobs that are queued at once and of a plain kind do not pay for them.
+CREATE INDEX jobs_not_ready ON jobs (kind, tenant, id)
+    WHERE state IN ('scheduled', 'held') AND tries = 0 AND parent_id IS NULL;
+CREATE INDEX jobs_same ON jobs (kind, tenant, same, run_after, id)
+    WHERE same IS NOT NULL AND state IN ('scheduled', 'queued', 'held');
 CREATE INDEX jobs_aside ON jobs (state, id) WHERE state IN ('held', 'unknown', 'scheduled');
 
 CREATE TABLE attempts (
@@ -157,14 +167,16 @@ CREATE TABLE events (
 ) STRICT;
 CREATE INDEX events_job ON events (job_id, id);
 
--- Outlives its job: a pruned job's key still answers `duplicate`.
+-- Outlives its job: a pruned job's key still answers `duplicate`. A job that others were joined to has several.
 CREATE TABLE dedupe (
-    tenant TEXT    NOT NULL,
-    kind   TEXT    NOT NULL,
-    key    TEXT    NOT NULL,
-    job_id INTEGER NOT NULL,
+    tenant    TEXT    NOT NULL,
+    kind      TEXT    NOT NULL,                        -- that was asked for
+    key       TEXT    NOT NULL,
+    job_id    INTEGER NOT NULL,
+    until_end INTEGER NOT NULL DEFAULT 0 CHECK (until_end IN (0, 1)),  -- scope 'active'
     PRIMARY KEY (tenant, kind, key)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX dedupe_until_end ON dedupe (job_id) WHERE until_end = 1;
 
 -- How many jobs are in each state, by lane: caps, status and lanes without COUNT(*).
 -- The rows with state 'queued' are the lanes; a row that reaches zero is deleted.
@@ -311,8 +323,8 @@ END;
 
 -- A key of scope 'active' is free again when its job ends; an unknown job keeps it.
 CREATE TRIGGER jobs_key_free AFTER UPDATE OF state ON jobs
-WHEN NEW.dedupe_scope = 'active' AND NEW.ended_at IS NOT NULL BEGIN
-    DELETE FROM dedupe WHERE tenant = NEW.tenant AND kind = NEW.kind AND key = NEW.dedupe_key AND job_id = NEW.id;
+WHEN NEW.ended_at IS NOT NULL BEGIN
+    DELETE FROM dedupe WHERE job_id = NEW.id AND until_end = 1;
 END;
 
 -- The exclusive name is free, or its candidate left the queue: the best parked job of each lane comes back.

@@ -16,8 +16,10 @@ from clawq.errors import Refused
 from clawq.paths import Home
 from clawq.store import jobs
 from clawq.store.connection import Immediate, open_db
-from clawq.store.intake import Draft, Intake, Taken
-from clawq.store.refusals import count_refusals, first_to_nag, jittered
+from clawq.store.draft import Draft
+from clawq.store.drain import jittered
+from clawq.store.intake import Intake, Taken
+from clawq.store.refusals import count_refusals, first_to_nag
 from tests.rows import check_books, put, states
 
 NOW = 1_900_000_000_000

@@ -92,9 +92,11 @@ RETURNING id;
 -- Not started in time: `expired`. A deadline that passes after an attempt has failed leaves the job `dead`.
 UPDATE jobs SET
     state = iif(tries > 0 AND deadline_at <= :now AND state <> 'held', 'dead', 'expired'),
-    reason = iif(deadline_at <= :now, 'deadline', 'stale'),
+    reason = CASE WHEN deadline_at <= :now THEN 'deadline' WHEN stale_at <= :now THEN 'stale' ELSE 'busy' END,
     last_error = coalesce(last_error || '; ', '')
-        || iif(deadline_at <= :now, 'its deadline passed', 'not started before it was stale'),
+        || CASE WHEN deadline_at <= :now THEN 'its deadline passed'
+                WHEN stale_at <= :now THEN 'not started before it was stale'
+                ELSE 'not started within 5 s, and its on_busy is reject: it may not wait' END,
     changed_at = :now, ended_at = :now, parked = NULL, ready_at = NULL
 WHERE id IN (SELECT id FROM jobs INDEXED BY jobs_expiry
              WHERE expires_at <= :now AND state IN ('scheduled', 'queued', 'held') LIMIT :most)
