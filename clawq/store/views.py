@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections import Counter
 
 from clawq import job
 from clawq.errors import NoSuchJob
@@ -168,23 +169,10 @@ def _resource(limit: int) -> Row:
 
 def _waiting_on(db: apsw.Connection, now: int) -> list[Row]:
     """Every reason with the number of queued jobs it keeps back, the most first, and a job of them."""
-    found: dict[str, Row] = {}
-    parked: dict[tuple[Any, ...], int] = {}
-    names = [(f"exclusive:{row['name']}", row["name"]) for row in dicts(db.execute(_SQL["parked_names"]))]
-    for reason, name in [*names, ("workflow_limit", None)]:
-        behind = dicts(
-            db.execute(_SQL["parked_workflow"])
-            if name is None
-            else db.execute(_SQL["parked_behind"], (name,))
-        )
-        for row in behind:
-            parked[_lane(row)] = parked.get(_lane(row), 0) + row["n"]
-        if behind:
-            jobs, example = sum(row["n"] for row in behind), min(row["job_id"] for row in behind)
-            found[reason] = {"jobs": jobs, "job_id": example, "clears_at": None}
+    found, parked = _parked(db)
     for row in dicts(db.execute(_SQL["refused_lanes"])):
         # A lane's tally counts those parked beside it too; they have a reason of their own.
-        jobs = row["n"] - parked.get(_lane(row), 0)
+        jobs = row["n"] - parked[_lane(row)]
         if jobs <= 0:
             continue
         entry = found.setdefault(row["reason"], {"jobs": 0, "job_id": row["job_id"], "clears_at": None})
@@ -202,6 +190,28 @@ def _waiting_on(db: apsw.Connection, now: int) -> list[Row]:
         }
         for reason, entry in sorted(found.items(), key=lambda item: (-item[1]["jobs"], item[0]))
     ]
+
+
+def _parked(db: apsw.Connection) -> tuple[dict[str, Row], Counter[tuple[Any, ...]]]:
+    """Those that stand outside their lanes, by reason, and how many of each lane."""
+    found: dict[str, Row] = {}
+    lanes: Counter[tuple[Any, ...]] = Counter()
+
+    def add(reason: str, row: Row) -> None:
+        entry = found.setdefault(reason, {"jobs": 0, "job_id": row["job_id"], "clears_at": None})
+        entry["jobs"] += row["n"]
+        entry["job_id"] = min(entry["job_id"], row["job_id"])
+        lanes[_lane(row)] += row["n"]
+
+    for name in [row["name"] for row in dicts(db.execute(_SQL["parked_names"]))]:
+        for row in dicts(db.execute(_SQL["parked_behind"], (name,))):
+            add(f"exclusive:{name}", row)
+    for row in dicts(db.execute(_SQL["parked_workflow"])):
+        if row["exclusive"] is not None:
+            # Counted with its name a moment ago, which is not what it waits for.
+            add(f"exclusive:{row['exclusive']}", {**row, "n": -row["n"]})
+        add("workflow_limit", row)
+    return {reason: entry for reason, entry in found.items() if entry["jobs"] > 0}, lanes
 
 
 def _lane(row: Row) -> tuple[Any, ...]:

@@ -219,7 +219,7 @@ class TestFootprints:
         (attempt,) = fleet.json("show", job_id)["attempts"]
         assert attempt["outcome"] == "over_footprint"
         assert "limit 5" in attempt["error"]
-        assert attempt["peak_procs"] >= 12
+        assert attempt["peak_procs"] > 5
         shown = fleet.clawq("show", job_id).stdout
         assert "at its peak" in shown
         assert "over_footprint" in shown

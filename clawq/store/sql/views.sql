@@ -51,18 +51,19 @@ WITH RECURSIVE names(name) AS (
 ) SELECT name FROM names WHERE name IS NOT NULL;
 
 -- name: parked_behind
--- How many stand behind one name, by lane; a thousand is answer enough.
+-- How many stand behind one name, by lane, from the index alone; a thousand is answer enough.
 SELECT band, tenant, kind, needs, count(*) AS n, min(id) AS job_id FROM (
     SELECT id, band, tenant, kind, needs FROM jobs INDEXED BY jobs_parked
-    WHERE state = 'queued' AND parked IS NOT NULL AND exclusive = ? AND parked <> 'workflow_limit' LIMIT 1000
+    WHERE state = 'queued' AND parked IS NOT NULL AND exclusive = ? LIMIT 1000
 ) GROUP BY band, tenant, kind, needs;
 
 -- name: parked_workflow
--- How many stand behind their workflow's limit, by lane; a thousand is answer enough.
-SELECT band, tenant, kind, needs, count(*) AS n, min(id) AS job_id FROM (
-    SELECT id, band, tenant, kind, needs FROM jobs INDEXED BY jobs_parked_root
-    WHERE state = 'queued' AND parked = 'workflow_limit' AND root_id > 0 LIMIT 1000
-) GROUP BY band, tenant, kind, needs;
+-- How many stand behind their workflow's limit, by lane and by the name that they have besides; five hundred
+-- are answer enough.
+SELECT band, tenant, kind, needs, exclusive, count(*) AS n, min(id) AS job_id FROM (
+    SELECT id, band, tenant, kind, needs, exclusive FROM jobs INDEXED BY jobs_parked_root
+    WHERE state = 'queued' AND parked = 'workflow_limit' AND root_id > 0 LIMIT 500
+) GROUP BY band, tenant, kind, needs, exclusive;
 
 -- name: refusals
 -- Producers that were sent away, the latest first.
