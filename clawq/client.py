@@ -145,12 +145,13 @@ def enqueue(
 class Producer:
     """One open queue: ``with Producer() as producer:``. Raises what opening the database raises."""
 
-    __slots__ = ("_here", "_intake", "_path", "_programs", "home")
+    __slots__ = ("_here", "_path", "_programs", "home", "intake")
+    # `intake` is for clawq's own modules; users of the API have `enqueue` and the like.
 
     def __init__(self, home: "Home | None" = None) -> None:
         self.home = find_home() if home is None else home
         try:
-            self._intake = Intake(open_db(self.home))
+            self.intake = Intake(open_db(self.home))
         except Busy as error:
             raise _database_busy(error) from error
         # Looked at once for each enqueue_many: a batch asks a thousand times.
@@ -162,7 +163,7 @@ class Producer:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._intake.db.close()
+        self.intake.db.close()
 
     def enqueue(self, given: "Mapping[str, object]", dry_run: bool = False) -> Receipt:
         """One job from the options as they were given. Raises as the function ``enqueue`` does."""
@@ -187,7 +188,7 @@ class Producer:
         try:
             with storage_errors(self.home.db):
                 for _ in range(5):
-                    self._follow_config(now)
+                    self.follow_config(now)
                     drafts = self._drafts(batch, now)
                     answers = self._write(drafts, now, ticking, dry_run)
                     if answers is not None:
@@ -213,7 +214,7 @@ class Producer:
             return None
         try:
             with storage_errors(self.home.db):
-                waited = self._intake.nag(time.strftime("%Y-%m-%d"), now)
+                waited = self.intake.nag(time.strftime("%Y-%m-%d"), now)
         except ClawqError:
             return None
         if waited is None:
@@ -225,31 +226,31 @@ class Producer:
     def outcome(self, job_id: int) -> "tuple[str, int | None, str | None] | None":
         """(state, exit_code, last_error) of a job, or None once it is pruned."""
         with storage_errors(self.home.db):
-            return self._intake.outcome(job_id)
+            return self.intake.outcome(job_id)
 
     def checkpoint(self) -> None:
         """Fold the log of writes back into the database: a big one makes every later opening slow."""
         import apsw
 
         try:
-            self._intake.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self.intake.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.Error:
             pass  # somebody reads or writes; the supervisor does it later
 
-    # ------------------------------------------------------------------ the steps of enqueue_many
-
-    def _follow_config(self, now: int) -> None:
+    def follow_config(self, now: int) -> None:
         """Have the file's newest good form in force. Raises ConfigError when there never was one."""
         seen = settings.identity(self.home.config)
-        identity, broken, error = self._intake.stamp()
+        identity, broken, error = self.intake.stamp()
         verdict = settings.verdict(seen, identity, broken)
         if verdict == settings.REFUSE:
             raise ConfigError(error or f"{self.home.config} is not valid")
         if verdict == settings.COMPILE:
             from clawq.config import refresh_row  # pydantic and all: only whoever meets a changed file pays
 
-            refresh_row(self._intake.db, self.home, now)
-            self._intake.stamp()
+            refresh_row(self.intake.db, self.home, now)
+            self.intake.stamp()
+
+    # ------------------------------------------------------------------ the steps of enqueue_many
 
     def _drafts(
         self, batch: "Sequence[Mapping[str, object] | ClawqError]", now: int
@@ -267,7 +268,7 @@ class Producer:
 
     def _draft(self, asked: "dict[str, Any]", now: int) -> Draft:
         """Everything about a job that can be told without the transaction. Raises UsageError."""
-        intake = self._intake
+        intake = self.intake
         command = asked.get("command")
         kind = asked.get("kind")
         if kind is None:
@@ -316,7 +317,7 @@ class Producer:
             text = payload.decode()
         except UnicodeDecodeError:
             raise UsageError("the payload is not UTF-8", "pass JSON, which always is") from None
-        if "\0" in text or not self._intake.is_json(text):
+        if "\0" in text or not self.intake.is_json(text):
             raise UsageError(
                 f"the payload is not JSON: {text!r:.60}", "quote it for the shell, as in '{\"n\": 1}'"
             )
@@ -334,7 +335,7 @@ class Producer:
         env = asked.get("env") or {}
         path = env.get("PATH") or frame.kind_path or frame.env_path or self._path
         if not path:
-            path = self._intake.supervisor_path() or os.defpath
+            path = self.intake.supervisor_path() or os.defpath
         key = (program, path, cwd)
         if key not in self._programs:
             self._programs[key] = _is_there(program, path, cwd) or _is_ours(program)
@@ -348,7 +349,7 @@ class Producer:
         self, drafts: "list[Draft | ClawqError]", now: int, ticking: bool, dry_run: bool
     ) -> "list[Receipt | ClawqError] | None":
         """One transaction; None when the configuration changed since it was read."""
-        intake = self._intake
+        intake = self.intake
         answers: list[Receipt | ClawqError] = []
         try:
             with Immediate(intake.db):
@@ -401,7 +402,7 @@ class Producer:
         if counts:
             from clawq.store.refusals import count_refusals
 
-            count_refusals(self._intake.db, counts, now)
+            count_refusals(self.intake.db, counts, now)
         if news and os.path.exists(self.home.sock):
             from clawq.poke import poke
 

@@ -89,9 +89,10 @@ _clawq() {
         "resume --resource") return ;;
         "resume --band") COMPREPLY=( $(compgen -W "critical interactive normal bulk" -- "$cur") ); return ;;
         "prune --older-than") return ;;
+        "throttle --for") return ;;
     esac
     case "$verb" in
-        "") words="enqueue add run stop status list show why logs wait dead unknown retry cancel approve deny edit reconcile pause resume prune config --version -h --help" ;;
+        "") words="enqueue add run stop status list show why logs wait dead unknown retry cancel approve deny edit reconcile pause resume prune throttle spend config --version -h --help" ;;
         "enqueue") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "add") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "run") words="--until-idle --observe --standby -h --help" ;;
@@ -113,6 +114,8 @@ _clawq() {
         "pause") words="--tenant --kind --resource --band --json -h --help" ;;
         "resume") words="--tenant --kind --resource --band --json -h --help" ;;
         "prune") words="--older-than --dry-run --json -h --help" ;;
+        "throttle") words="--for --json -h --help" ;;
+        "spend") words="--json -h --help" ;;
         "config") words="init check show path -h --help" ;;
         "config init") words="--force --json -h --help" ;;
         "config check") words="--json -h --help" ;;

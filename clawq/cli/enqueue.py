@@ -2,10 +2,9 @@
 only what it needs is imported."""
 
 import os
-import sys
 
 from clawq import options
-from clawq.cli import write_error, write_out
+from clawq.cli import as_utf8, write_error, write_out
 from clawq.client import Producer, Receipt, refusal
 from clawq.errors import ClawqError, Refused, UsageError
 
@@ -19,9 +18,7 @@ PAYLOAD_READ = options.PAYLOAD_MAX + 4_096
 
 def main(argv: "Sequence[str]") -> int:
     """The exit code. Raises ClawqError, which under --json has been answered on stdout already."""
-    words = list(argv)
-    if sys.getfilesystemencoding() != "utf-8":
-        words = [_as_utf8(word) for word in words]
+    words = as_utf8(argv)
     own = words[: words.index("--")] if "--" in words else words
     if "--help" in own or "-h" in own:
         from clawq.cli.enqueue_help import text
@@ -69,11 +66,6 @@ def _nag(producer: Producer) -> None:
     line = producer.nag()
     if line is not None:
         write_error(line)
-
-
-def _as_utf8(word: str) -> str:
-    """What was typed, whatever the locale made of it. Bytes that are not UTF-8 are refused later, by name."""
-    return os.fsencode(word).decode(errors="surrogateescape")
 
 
 def _answer(receipt: Receipt, switches: "dict[str, object]") -> str:

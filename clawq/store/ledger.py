@@ -12,9 +12,11 @@ import apsw
 
 from clawq.rules import ramp
 from clawq.rules.facts import Budget, Cooldown, Footprint
-from clawq.store.sqlfile import load
+from clawq.store import told
+from clawq.store.told import SQL, cool, tell_spend, warm
 
-SQL = load("ledger")
+__all__ = ["SQL", "BudgetRule", "Rests", "cool", "tell_spend", "warm"]
+
 PROBE_MS = 60_000
 """A probe that has run this long has passed."""
 
@@ -38,9 +40,7 @@ def budgets(db: apsw.Connection, rules: dict[str, BudgetRule], now: int) -> dict
     """What each window holds now."""
     found = {}
     for name, rule in rules.items():
-        rows: list[Any] = db.execute(SQL["window"], {"budget": name, "after": now - rule.per_ms}).fetchall()
-        used_by = {tenant: amount for tenant, amount, _ in rows}
-        oldest = min((at for _, _, at in rows), default=None)
+        used_by, oldest = told.window(db, name, now - rule.per_ms)
         frees_at = None if oldest is None else oldest + rule.per_ms
         found[name] = Budget(rule.limit, rule.per_tenant, sum(used_by.values()), used_by, frees_at)
     return found
@@ -61,18 +61,6 @@ def settle_spends(db: apsw.Connection, token: int, ran: bool) -> None:
         return
     for name, amount in db.execute(SQL["overpaid"], {"token": token}).fetchall():
         db.execute(SQL["give_back"], {"token": token, "budget": name, "amount": amount})
-
-
-def tell_spend(db: apsw.Connection, tenant: str, token: int, budget: str, total: int, now: int) -> None:
-    """Record an attempt's real figure, cumulative. It always counts, also beyond the limit: debt."""
-    recorded: Any = db.execute(SQL["recorded"], {"token": token, "budget": budget}).fetchall()[0]
-    amount, told = recorded
-    total = max(total, told or 0)
-    more = max(0, total - amount)
-    db.execute(
-        SQL["tell_spend"],
-        {"budget": budget, "tenant": tenant, "token": token, "now": now, "amount": more, "told": total},
-    )
 
 
 def forget_spends(db: apsw.Connection, rules: dict[str, BudgetRule], now: int) -> None:
@@ -103,15 +91,6 @@ def rests(db: apsw.Connection, limits: dict[str, int], now: int) -> Rests:
         found[resource] = Cooldown(0, False, allowed - released)
         changes.append(passed_at + ramp.next_step(now - passed_at, step_ms))
     return Rests(found, min(changes, default=None))
-
-
-def cool(db: apsw.Connection, resource: str, until: int, step_ms: int, now: int) -> None:
-    """Let a resource rest until then; afterwards one job probes, then the rest come back, ever more."""
-    db.execute(SQL["cool"], {"resource": resource, "until": until, "step_ms": step_ms, "now": now})
-
-
-def warm(db: apsw.Connection, resource: str) -> None:
-    db.execute(SQL["warm"], {"resource": resource})
 
 
 def note_start(db: apsw.Connection, resources: Iterable[str], resting: Iterable[str], token: int) -> None:

@@ -29,6 +29,10 @@ VALUES (:budget, :tenant, :token, :now, :amount, :told);
 SELECT budget, sum(amount) - max(told) FROM spends INDEXED BY spends_token
 WHERE token = :token GROUP BY budget HAVING max(told) < sum(amount);
 
+-- name: owner
+-- Whose job an attempt works for, while it is under way.
+SELECT tenant FROM jobs WHERE id = :job_id AND token = :token AND state IN ('starting', 'running', 'waiting');
+
 -- name: give_back
 -- Once, when the attempt ends: its first entry is the reservation.
 UPDATE spends SET amount = amount - :amount WHERE id = (
@@ -49,6 +53,10 @@ FROM cooldowns c LEFT JOIN attempts a ON a.token = c.probe_token AND a.ended_at 
 INSERT INTO cooldowns (resource, set_at, until, step_ms) VALUES (:resource, :now, :until, :step_ms)
 ON CONFLICT DO UPDATE SET set_at = excluded.set_at, until = max(until, excluded.until),
     step_ms = excluded.step_ms, probe_token = NULL, passed_at = NULL, released = 0;
+
+-- name: rests_until
+-- What became of it.
+SELECT until FROM cooldowns WHERE resource = :resource;
 
 -- name: warm
 -- Cleared by hand, or everybody is back.
