@@ -26,13 +26,14 @@ from clawq.host import load, platform
 from clawq.host.instance import Instance
 from clawq.paths import Home
 from clawq.store import attempts, config_row, lanes
-from clawq.store.connection import Immediate, open_db, storage_errors
+from clawq.store.connection import Immediate, SchemaMoved, open_db, storage_errors
+from clawq.store.wal import Wal
 from clawq.supervisor.adopt import adopt, clear_run_folder, exit_watch
 from clawq.supervisor.end import forget, signal_if_due
 from clawq.supervisor.look import Findings, look, measure_trees
 from clawq.supervisor.record import Written, record
 from clawq.supervisor.start import NotStarted, Ticket, prepare_run_folder, start
-from clawq.supervisor.state import DRAIN, HANDOVER, NOW, RUN, State, mono_ms, wall_ms
+from clawq.supervisor.state import DRAIN, HANDOVER, NOW, RUN, UPGRADE, State, mono_ms, wall_ms
 from clawq.supervisor.wake import Wakeups
 
 IDLE_MS = 1_000
@@ -68,7 +69,7 @@ class Supervisor:
         self.instance = instance
         self.say = say
         self.base_env = dict(os.environ)
-        db = open_db(home, checkpoints=True)
+        db = open_db(home, owner=True)
         try:
             with storage_errors(home.db):
                 in_force = config.refresh(db, home, wall_ms())
@@ -101,9 +102,13 @@ class Supervisor:
         if instance.was_left_open:
             self.state.ramp_since = wall_ms()
         self.complaint = ("", 0)
+        self.wal = Wal(db, home.db)
 
     def run(self) -> int:
-        """Turn until asked to stop or, with ``until_idle``, until nothing is left to do. The exit code."""
+        """Turn until asked to stop or, with ``until_idle``, until nothing is left to do. The exit code.
+
+        Raises StorageError when a newer program has migrated the database meanwhile.
+        """
         self.instance.announce(__version__, self.state.mode, wall_ms())
         agents = self.state.agents
         try:
@@ -115,9 +120,15 @@ class Supervisor:
             self.say(f"stopped, {len(agents)} agents live on" if agents else "stopped")
         finally:
             self.wakeups.close()
+            self.wal.close()
             self.state.db.close()
             self.instance.close()
         return 0
+
+    @property
+    def stands_aside(self) -> bool:
+        """Did it end for a newer program, to be started again as that?"""
+        return self.state.mode == UPGRADE
 
     def _take_over(self) -> None:
         """Adopt every attempt that the database calls live, and clear what no attempt needs any more."""
@@ -153,17 +164,20 @@ class Supervisor:
                     self.sleep_until = min(self.sleep_until, findings.look_again)
                 self._measure_trees(findings, mono)
                 written = self._record(findings, mono)
+        except SchemaMoved:
+            raise
         except ClawqError as error:
             self._complain(str(error), mono)
             self.sleep_until = mono + AFTER_FAILURE_MS
             self.record_at = 0
-            return self.state.mode == HANDOVER
+            return self.state.mode in (HANDOVER, UPGRADE)
         if written is not None:
             self._remember(written, mono)
         self._signal_agents(mono)
         if written is not None:
             for ticket in written.tickets:
                 self._spawn(ticket)
+        self._tend_wal(mono)
         self._plan_sleep(mono)
         return self._may_end(written is not None and written.idle)
 
@@ -176,7 +190,7 @@ class Supervisor:
         self.wakeups.signals.clear()
 
     def _stop(self, mode: str) -> None:
-        if mode == self.state.mode:
+        if mode == self.state.mode or (mode == UPGRADE and self.state.mode != RUN):
             return
         self.state.mode = mode
         self.record_at = 0
@@ -186,9 +200,11 @@ class Supervisor:
             self.say(f"finishing {running} running, starting nothing new; again to end them")
         elif mode == NOW and running:
             self.say(f"ending {running} agents")
+        elif mode == UPGRADE:
+            self.say("standing aside for a newer clawq")
 
     def _may_end(self, idle: bool) -> bool:
-        if self.state.mode == HANDOVER:
+        if self.state.mode in (HANDOVER, UPGRADE):
             return True
         if self.state.mode in (DRAIN, NOW):
             return not self.state.agents
@@ -306,6 +322,14 @@ class Supervisor:
         self.look_at_trees = min(self.look_at_trees, mono_ms() + FIRST_TREES_MS)
         # One more turn at once: the agent may have told already that it runs, or that it ended.
         self.sleep_until = 0
+
+    def _tend_wal(self, mono: int) -> None:
+        """After what was committed is remembered: a disk that fails here takes nothing of it back."""
+        try:
+            with storage_errors(self.home.db):
+                self.wal.tend(mono)
+        except ClawqError as error:
+            self._complain(str(error), mono)
 
     def _plan_sleep(self, mono: int) -> None:
         if self.state.not_started:

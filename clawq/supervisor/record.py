@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from clawq.rules import classify, retry
 from clawq.settings import Settings
 from clawq.store import attempts, config_row, lanes, ledger
-from clawq.store.connection import Immediate
+from clawq.store.connection import Immediate, check_schema
 from clawq.supervisor import settle
 from clawq.supervisor.admit import admit, budget_rules
 from clawq.supervisor.agents import Agent
@@ -48,6 +48,7 @@ def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -
     """Write one turn down. `now` is epoch ms, `mono` ms of the monotonic clock; `renew`: leases are due."""
     written = Written()
     with Immediate(state.db):
+        check_schema(state.db, state.home.db)
         settings = _settings_in_force(state, written)
         ledger.keep_observing(state.db, state.observe or settings.mode == "observe", now)
         _record_findings(state, settings, findings, written, now)

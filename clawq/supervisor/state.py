@@ -11,10 +11,12 @@ from clawq.host.load import HostSample
 from clawq.paths import Home
 from clawq.settings import Settings
 from clawq.supervisor.agents import Agent
+from clawq.supervisor.probes import Probes
 from clawq.supervisor.start import NotStarted
 
-RUN, HANDOVER, DRAIN, NOW = "run", "handover", "drain", "now"
-"""How it goes on: starting jobs; leaving the agents alone; finishing them; ending them."""
+RUN, HANDOVER, UPGRADE, DRAIN, NOW = "run", "handover", "upgrade", "drain", "now"
+"""How it goes on: starting jobs; leaving the agents alone, for another or for its newer self; finishing them;
+ending them."""
 
 
 @dataclass(slots=True)
@@ -28,6 +30,7 @@ class State:
     """Which compiled configuration `settings` is."""
     boot_id: str
     until_idle: bool
+    probes: Probes
     default_max_procs: int | None
     mode: str = RUN
     agents: dict[int, Agent] = field(default_factory=dict)
