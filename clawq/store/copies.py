@@ -63,12 +63,11 @@ def open_copy(path: str) -> apsw.Connection:
     return apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
 
 
-def check(db: apsw.Connection, path: str) -> None:
+def check(db: apsw.Connection, path: str, fix: str) -> None:
     """Raises StorageError when it is not ours, newer than this program, or damaged anywhere."""
-    other = "is it really a backup that clawq made?"
     try:
         if int(str(db.pragma("application_id"))) != APPLICATION_ID:
-            raise StorageError(f"{path} is not a clawq database", other)
+            raise StorageError(f"{path} is not a clawq database", fix)
         version = int(str(db.pragma("user_version")))
         if version > SCHEMA_VERSION:
             raise StorageError(
@@ -78,14 +77,16 @@ def check(db: apsw.Connection, path: str) -> None:
         found = found if found != ["ok"] else []
         found += [f"{row[0]} refers to a missing {row[2]}" for row in db.execute("PRAGMA foreign_key_check")]
     except (apsw.NotADBError, apsw.CorruptError, apsw.FormatError) as error:
-        raise StorageError(f"{path} is damaged, or no database ({error})", other) from error
+        raise StorageError(f"{path} is damaged, or no database ({error})", fix) from error
     if found:
-        raise StorageError(f"{path} is damaged ({' '.join(found[0].split())})", "use another backup")
+        raise StorageError(f"{path} is damaged ({' '.join(found[0].split())})", fix)
 
 
 def describe(db: apsw.Connection) -> Content:
     """What it holds, also in the schema of an older clawq."""
-    counts = {str(state): int(n) for state, n in db.execute("SELECT state, count(*) FROM jobs GROUP BY state")}
+    counts = {
+        str(state): int(n) for state, n in db.execute("SELECT state, count(*) FROM jobs GROUP BY state")
+    }
     return Content(
         int(str(db.pragma("user_version"))),
         sum(counts.values()),

@@ -1,4 +1,4 @@
-"""Keeping the log of writes (`clawq.db-wal`) small: the supervisor's business, so that no producer pays for it.
+"""Keeping the log of writes (`clawq.db-wal`) small: the supervisor's business, and no producer pays for it.
 
 Folding it back never waits for anybody. As long as somebody reads from an old snapshot the log can only grow;
 it is folded when that reader lets go, and a file that has grown large meanwhile is cut.
