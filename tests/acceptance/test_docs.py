@@ -13,7 +13,8 @@ import pytest
 import clawq
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md", "docs/state-machine.md"]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+DOCUMENTS += [f"docs/{name}.md" for name in ("architecture", "effects", "state-machine")]
 
 
 def code_in(text: str) -> list[str]:
