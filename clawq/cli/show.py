@@ -126,6 +126,19 @@ def _draw_tables(page: Page, document: Document, now: int) -> None:
         )
     if document["deferrals"]:
         page.title("Deferred")
+    if document["effects"]:
+        page.title("Effects")
+        page.table(
+            [
+                Column("KEY", elastic=True),
+                Column("SCOPE"),
+                Column("STATE"),
+                Column("ATTEMPT", right=True),
+                Column("BEGUN"),
+                Column("SETTLED"),
+            ],
+            [_effect(row) for row in document["effects"]],
+        )
         page.table(
             [Column("REASON", elastic=True), Column("COUNT", right=True), Column("FIRST"), Column("LAST")],
             [
@@ -145,6 +158,13 @@ def _draw_tables(page: Page, document: Document, now: int) -> None:
 
 def _since(state: str, more: Document, now: int) -> str:
     age = words.ago(now, more["changed_at"])
+def _effect(row: Document) -> list[Part]:
+    color = {"begun": "red", "done": "green"}.get(row["state"], "dim")
+    attempt = "-" if row["attempt"] is None else str(row["attempt"])
+    settled = _moment(row["settled_at"])
+    return [row["key"], row["scope"], (row["state"], color), attempt, _moment(row["begun_at"]), settled]
+
+
     reason = f", {more['reason']}" if more["reason"] not in (None, state) else ""
     return f"  {age} ago{reason}" if state in job.ENDED else f"  for {age}{reason}"
 

@@ -277,6 +277,30 @@ CREATE TABLE refusals (
     count   INTEGER NOT NULL,
     last_at INTEGER NOT NULL,
     PRIMARY KEY (reason, kind, tenant)
+-- Side effects, recorded before and after they are done. A key of scope `tenant` outlives the job.
+CREATE TABLE effects (
+    id         INTEGER PRIMARY KEY,
+    scope      TEXT    NOT NULL CHECK (scope IN ('job', 'tenant')),
+    tenant     TEXT    NOT NULL,
+    job_id     INTEGER NOT NULL,                       -- that began it last, as did the token; it may be pruned by now
+    key        TEXT    NOT NULL,
+    state      TEXT    NOT NULL CHECK (state IN ('begun', 'done', 'failed')),
+    token      INTEGER NOT NULL,
+    begun_at   INTEGER NOT NULL,
+    settled_at INTEGER,
+    CHECK ((settled_at IS NULL) = (state = 'begun'))
+) STRICT;
+CREATE UNIQUE INDEX effects_job ON effects (job_id, key) WHERE scope = 'job';
+CREATE UNIQUE INDEX effects_tenant ON effects (tenant, key) WHERE scope = 'tenant';
+CREATE INDEX effects_of ON effects (job_id, state);
+
+-- Unknown jobs that no probe was asked about since they became so. `number` is the attempt that left them.
+CREATE TABLE probes (
+    job_id INTEGER PRIMARY KEY REFERENCES jobs(id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    since  INTEGER NOT NULL
+) STRICT;
+
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER jobs_new AFTER INSERT ON jobs BEGIN
@@ -341,6 +365,19 @@ BEGIN
                 ORDER BY j.rank, j.id LIMIT 1)
         FROM tally t WHERE t.state = 'queued');
 END;
+CREATE TRIGGER jobs_unknown AFTER UPDATE OF state ON jobs WHEN NEW.state = 'unknown' BEGIN
+    INSERT INTO probes VALUES (NEW.id, NEW.tries, NEW.changed_at);
+END;
+
+CREATE TRIGGER jobs_known AFTER UPDATE OF state ON jobs WHEN OLD.state = 'unknown' BEGIN
+    DELETE FROM probes WHERE job_id = NEW.id;
+END;
+
+-- What happened for the whole tenant stays known.
+CREATE TRIGGER effects_gone AFTER DELETE ON jobs BEGIN
+    DELETE FROM effects WHERE job_id = OLD.id AND (scope = 'job' OR state = 'failed');
+END;
+
 
 -- A job of a workflow ended: the best of those that its limit parked comes back.
 CREATE TRIGGER jobs_unpark_root AFTER UPDATE OF state ON jobs

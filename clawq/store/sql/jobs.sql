@@ -53,7 +53,7 @@ RETURNING tenant, coalesce(asked_kind, kind) AS kind, dedupe_key, dedupe_scope;
 
 -- name: settle
 -- A person says what became of a job that nobody could tell.
-UPDATE jobs SET state = :state, reason = :reason, changed_at = :now, ended_at = :now,
+UPDATE jobs SET state = :state, reason = :reason, changed_at = :now, ended_at = :now, cancel_at = NULL,
     last_error = iif(:error IS NULL, NULL, coalesce(last_error || '; ', '') || :error)
 WHERE id = :job_id AND state = 'unknown' RETURNING state;
 
