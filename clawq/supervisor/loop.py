@@ -31,6 +31,7 @@ from clawq.store.wal import Wal
 from clawq.supervisor.adopt import adopt, clear_run_folder, exit_watch
 from clawq.supervisor.end import forget, signal_if_due
 from clawq.supervisor.look import Findings, look, measure_trees
+from clawq.supervisor.probes import Probes
 from clawq.supervisor.record import Written, record
 from clawq.supervisor.start import NotStarted, Ticket, prepare_run_folder, start
 from clawq.supervisor.state import DRAIN, HANDOVER, NOW, RUN, UPGRADE, State, mono_ms, wall_ms
@@ -81,6 +82,7 @@ class Supervisor:
                 form,
                 boot_id=platform.boot_id(),
                 until_idle=until_idle,
+                probes=Probes(home),
                 observe=observe,
                 default_max_procs=load.default_max_user_procs(),
             )
@@ -119,6 +121,7 @@ class Supervisor:
                 self.wakeups.sleep((self.sleep_until - mono_ms()) / 1000)
             self.say(f"stopped, {len(agents)} agents live on" if agents else "stopped")
         finally:
+            self.state.probes.stop()
             self.wakeups.close()
             self.wal.close()
             self.state.db.close()
@@ -147,6 +150,7 @@ class Supervisor:
             watch = exit_watch(agent)
             if watch is not None:
                 self.wakeups.watch(row.token, watch)
+        state.probes.end_leftovers()
         clear_run_folder(self.home, state.agents)
 
     def _turn(self) -> bool:
@@ -162,6 +166,7 @@ class Supervisor:
                 findings = look(list(self.state.agents.values()), self.home, wall_ms(), mono)
                 if findings.look_again is not None:
                     self.sleep_until = min(self.sleep_until, findings.look_again)
+                self.state.probes.poll(mono)
                 self._measure_trees(findings, mono)
                 written = self._record(findings, mono)
         except SchemaMoved:
@@ -176,6 +181,7 @@ class Supervisor:
         self._signal_agents(mono)
         if written is not None:
             for ticket in written.tickets:
+            self.state.probes.committed(written.ask, self.state.settings, self.base_env, mono)
                 self._spawn(ticket)
         self._tend_wal(mono)
         self._plan_sleep(mono)
@@ -234,7 +240,7 @@ class Supervisor:
         now = wall_ms()
         due = mono >= self.record_at or now >= state.next_due
         renew = bool(state.agents) and mono >= self.renew_at
-        if not (changed or due or renew or findings or state.not_started):
+        if not (changed or due or renew or findings or state.not_started or state.probes.owes(mono)):
             return None
         self._measure(mono)
         return record(state, findings, renew, now, mono)
@@ -336,6 +342,8 @@ class Supervisor:
             self.sleep_until = mono
         self.sleep_until = min(self.sleep_until, self.record_at)
         if self.state.agents:
+        if self.state.probes.look_again is not None:
+            self.sleep_until = min(self.sleep_until, self.state.probes.look_again)
             self.sleep_until = min(self.sleep_until, self.renew_at)
 
     def _complain(self, text: str, mono: int) -> None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from clawq.rules import classify, retry
 from clawq.settings import Settings
-from clawq.store import attempts, config_row, lanes, ledger
+from clawq.store import attempts, config_row, lanes, ledger, probes
 from clawq.store.connection import Immediate, check_schema
+from clawq.store.probes import Due
 from clawq.supervisor import settle
 from clawq.supervisor.admit import admit, budget_rules
 from clawq.supervisor.agents import Agent
@@ -42,6 +43,8 @@ class Written:
     changes_at: int | None = None
     """When a pass may come out differently by itself, epoch ms."""
     idle: bool = False
+    ask: list[Due] = field(default_factory=list)
+    """Unknown jobs whose probe is to be asked."""
 
 
 def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -> Written:
@@ -53,6 +56,7 @@ def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -
         ledger.keep_observing(state.db, state.observe or settings.mode == "observe", now)
         _record_findings(state, settings, findings, written, now)
         _record_requests(state, written, now)
+        written.ask = state.probes.record(state.db, settings, state.mode == RUN, now, _draw)
         done = attempts.expire(state.db, now) + attempts.promote(state.db, now)
         written.more = done >= attempts.BATCH
         if renew:
@@ -68,7 +72,7 @@ def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -
             ledger.forget_spends(state.db, budget_rules(settings), now)
         written.next_due = attempts.next_due(state.db)
         if state.until_idle and not written.tickets:
-            written.idle = lanes.is_idle(state.db, paused)
+            written.idle = lanes.is_idle(state.db, paused) and not probes.any_due(state.db)
     return written
 
 
