@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
 
 class Verb:
-    """``operands`` are its words that are no options, all needed; ``exits``: (code, meaning)."""
+    """``operands`` are its words that are no options, all needed; ``exits``: (code, meaning).
 
-    __slots__ = ("about", "by_flag", "exits", "name", "operands", "options", "summary")
+    ``actions``: (word, summary) of all that the first operand can be, where that is known beforehand.
+    """
+
+    __slots__ = ("about", "actions", "by_flag", "exits", "name", "operands", "options", "summary")
 
     def __init__(
         self,
@@ -25,6 +28,7 @@ class Verb:
         about: str,
         declared: "tuple[Option, ...]",
         exits: "tuple[tuple[str, str], ...]",
+        actions: "tuple[tuple[str, str], ...]" = (),
     ) -> None:
         self.name = name
         self.operands = operands
@@ -34,6 +38,7 @@ class Verb:
         self.by_flag = {option.flag[2:]: option for option in declared}
         self.exits = exits
 
+        self.actions = actions
     @property
     def usage(self) -> str:
         """Such as ``clawq spend BUDGET N``."""

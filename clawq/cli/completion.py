@@ -57,11 +57,13 @@ def _verb(name: str, command: Any) -> Verb:
     if name in ("enqueue", "add"):
         return Verb(name, text, (*map(_declared, options.OPTIONS), HELP))
     if name in VERBS:
-        return Verb(name, text, (*map(_declared, VERBS[name].options), HELP))
-    flags = [_shown(param) for param in command.params if param.param_type_name == "option"]
+        flags = (*map(_declared, VERBS[name].options), HELP)
+        actions = [Verb(word, _sentence(about), flags) for word, about in VERBS[name].actions]
+        return Verb(name, text, flags, tuple(actions))
+    shown = [_shown(param) for param in command.params if param.param_type_name == "option"]
     below = command.list_commands(None) if hasattr(command, "list_commands") else []
     return Verb(
-        name, text, (*flags, HELP), tuple(_verb(each, command.get_command(None, each)) for each in below)
+        name, text, (*shown, HELP), tuple(_verb(each, command.get_command(None, each)) for each in below)
     )
 
 
@@ -117,7 +119,10 @@ _clawq() {{
     if [[ $prev == "=" ]]; then prev=${{COMP_WORDS[COMP_CWORD-2]}}; fi
     if [[ $cur == "=" ]]; then cur=""; fi
     if (( COMP_CWORD > 1 )); then verb=${{COMP_WORDS[1]}}; fi
-    if [[ $verb == config ]] && (( COMP_CWORD > 2 )); then verb="config ${{COMP_WORDS[2]}}"; fi
+    case "$verb" in
+        {"|".join(each.name for each in root.verbs if each.verbs)})
+            if (( COMP_CWORD > 2 )); then verb="$verb ${{COMP_WORDS[2]}}"; fi ;;
+    esac
     if [[ $verb == enqueue || $verb == add ]]; then
         for (( i = 2; i < COMP_CWORD; i++ )); do
             if [[ ${{COMP_WORDS[i]}} == -- ]]; then
