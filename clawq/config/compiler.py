@@ -175,13 +175,14 @@ def _warnings(body: Mapping[str, Any], lines: dict[Path, int]) -> Iterator[Probl
         ((section, name), each) for section in ("bands", "kinds") for name, each in body[section].items()
     )
     for path, table in tables:
-        for index, name in placeholders.in_shell_script(table.get("command", ())):
-            yield Problem(
-                line_of(lines, (*path, "command", index)),
-                dotted((*path, "command")),
-                f"the shell reads {{{name}}} inside a -c script as code",
-                f'write "$1" there and append "--", "{{{name}}}" to the list',
-            )
+        for key in ("command", "reconcile"):
+            for index, name in placeholders.in_shell_script(table.get(key, ())):
+                yield Problem(
+                    line_of(lines, (*path, key, index)),
+                    dotted((*path, key)),
+                    f"the shell reads {{{name}}} inside a -c script as code",
+                    f'write "$1" there and append "--", "{{{name}}}" to the list',
+                )
         search = table.get("env", {}).get("PATH", "")
         if "~" in search or "$" in search:
             at = (*path, "env", "PATH")
