@@ -185,7 +185,8 @@ class Probes:
             self._closed_until = self.look_again = mono + AGAIN_MS
         except (CannotStart, UsageError, OSError, ValueError) as failure:
             _forget(asked)
-            self.answers[_key(due)] = Answer(None, f"cannot be started: {failure}")
+            said = output.one_line(f"cannot be started: {failure}")
+            self.answers[_key(due)] = Answer(None, said)
             self.look_again = mono
         else:
             self.asked[_key(due)] = asked
