@@ -123,6 +123,8 @@ class Supervisor:
         finally:
             self.state.probes.stop()
             self.wakeups.close()
+            # One that came last: whoever asked it to end does not want it to start again.
+            self._take_signals()
             self.wal.close()
             self.state.db.close()
             self.instance.close()
