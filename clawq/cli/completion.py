@@ -32,12 +32,13 @@ class Flag(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A command, and the commands below it."""
+    """A command, and the commands below it; ``files``: its operand is a file."""
 
     name: str
     help: str
     flags: tuple[Flag, ...]
     verbs: tuple[Verb, ...] = ()
+    files: bool = False
 
 
 HELP = Flag(("-h", "--help"), "", "Show what it takes")
@@ -103,7 +104,8 @@ def bash(root: Verb) -> str:
     values: list[str] = []
     for path, verb in _all(root):
         words = [each.name for each in verb.verbs] + [name for flag in verb.flags for name in flag.names]
-        verbs.append(f'        "{path}") words="{" ".join(words)}" ;;')
+        files = " files=yes" if verb.files else ""
+        verbs.append(f'        "{path}") words="{" ".join(words)}"{files} ;;')
         for flag in verb.flags:
             for name in flag.names if flag.metavar else ():
                 values.append(f'        "{path} {name}") {_bash_value(flag)} ;;')
@@ -112,7 +114,7 @@ def bash(root: Verb) -> str:
 # ~/.local/share/bash-completion/completions/clawq.
 
 _clawq() {{
-    local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} verb="" words="" i
+    local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} verb="" words="" files="" i
     local IFS=$' \\t\\n'
     COMPREPLY=()
     # --band=bulk comes in three words.
@@ -143,6 +145,12 @@ _clawq() {{
     case "$verb" in
 {chr(10).join(verbs)}
     esac
+    if [[ $files && $cur != -* ]]; then
+        IFS=$'\\n'
+        compopt -o filenames 2>/dev/null
+        COMPREPLY=( $(compgen -f -- "$cur") )
+        return
+    fi
     COMPREPLY=( $(compgen -W "$words" -- "$cur") )
 }}
 
@@ -222,7 +230,7 @@ def _zsh_function(path: str, verb: Verb) -> str:
         lines += [
             "    _arguments -s \\",
             *(f"        {spec} \\" for spec in specs),
-            "        '*: :'",
+            "        '1:FILE:_files'" if verb.files else "        '*: :'",
         ]
     return f"{name}() {{\n" + "\n".join(lines) + "\n}\n"
 
@@ -266,6 +274,8 @@ def fish(root: Verb) -> str:
             lines.append(f"complete -c clawq {here} -a {each.name} -d {_quoted_fish(each.help)}")
         if path and not verb.verbs:
             lines += [f"complete -c clawq -n '__clawq_in {path}' {_fish_flag(flag)}" for flag in verb.flags]
+        if verb.files:
+            lines.append(f"complete -c clawq -n '__clawq_in {path}' -F")
     return f"""\
 # clawq completion for fish. Written by `make completions`; put it into ~/.config/fish/completions.
 
