@@ -74,7 +74,46 @@ reserved is given back when the attempt ends.""",
     (JSON,),
     (*ANYWHERE[:2], ("75", "recorded, and the budget is overdrawn: slow down"), *ANYWHERE[2:]),
 )
-VERBS = {verb.name: verb for verb in (THROTTLE, SPEND)}
+BEAT = Verb(
+    "beat",
+    (),
+    'Give a sign of life, for heartbeat = "agent".',
+    """Inside a job: give a sign of life. A kind with heartbeat = "agent" expects one within each lease, or
+its agent is stalled and ended. To touch the file $CLAWQ_HEARTBEAT_FILE does the same, but does not tell
+whether the job is still this agent's.""",
+    (JSON,),
+    (("0", "done"), *ANYWHERE[1:4]),
+)
+SCOPES = ("job", "tenant")
+EFFECT = Verb(
+    "effect",
+    ("begin|done|fail", "KEY"),
+    "Record a side effect before and after it is done.",
+    """Inside a job: record a side effect, so that no attempt does it twice. `begin` asks whether to do it,
+and only exit 0 says yes; `done` confirms that it happened; `fail` says that it did not, and the key is free
+again. An attempt that ends with an effect begun and neither done nor failed leaves its job unknown: it is not
+run again before a person or the kind's probe has said what happened.""",
+    (
+        Option("--scope", "SCOPE", "Whose key: job (default) or tenant, shared by its jobs.", values=SCOPES),
+        JSON,
+    ),
+    (
+        ("0", "begin: do it. done, fail: recorded"),
+        ("1", "done, fail: this attempt has not begun it"),
+        ANYWHERE[1],
+        ("10", "begin: it was done already, skip it"),
+        ("11", "it was begun before and never confirmed: do not do it"),
+        ANYWHERE[2],
+        ("75", "another attempt is doing it, or the database is locked: do not do it now"),
+        ANYWHERE[3],
+    ),
+    (
+        ("begin", "Ask whether to do it."),
+        ("done", "It happened."),
+        ("fail", "It did not happen; the key is free again."),
+    ),
+)
+VERBS = {verb.name: verb for verb in (THROTTLE, SPEND, BEAT, EFFECT)}
 
 
 def parse(verb: Verb, argv: "Sequence[str]") -> "tuple[list[str], dict[str, object]]":
