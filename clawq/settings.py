@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Literal
 
-FORM = 2
+FORM = 3
 """Of the compiled body. Part of identity(), so that a clawq with another form compiles the file again."""
 
 USE = "use"
@@ -138,6 +138,7 @@ class Kind:
         "on_lost",
         "priority",
         "queue_cap",
+        "reconcile",
         "refuse_hopeless",
         "spends",
         "stale_after",
@@ -176,6 +177,8 @@ class Kind:
         self.refuse_hopeless: bool = _first(layers, "refuse_hopeless")
         self.stale_after: str | None = _first(layers, "stale_after")
         self.on_lost: str = _first(layers, "on_lost")
+        self.reconcile: list[str] | None = _first(layers, "reconcile")
+        """The probe to ask about an unknown job, with its placeholders."""
         self.env: dict[str, str] = {}
         """The band's, then the kind's own."""
         for layer in layers[::-1]:

@@ -361,6 +361,11 @@ class KindKeys(Table):
     on_lost: OnLost = _key(
         "retry", 'an attempt that did not end by itself: "retry", or "unknown", which asks a person'
     )
+    reconcile: Command | None = _key(
+        None,
+        "asked about an unknown job: exit 0 it happened, 1 it did not, else still unknown; 30 s at most",
+        example=["check-sent", "--", "{field:id}"],
+    )
     env: Env = _key({}, "variables, after [env] and before the job's own", example={"NODE_ENV": "production"})
     env_file: FilePath | None = _key(
         None, "lines of K=V, mode 0600; read at each start, never stored", example="~/.config/agents.env"
