@@ -15,6 +15,10 @@ from clawq.rules.classify import End
 JITTER = (0.8, 1.2)
 
 
+EFFECT_OPEN = "effect_open"
+"""Why a job is unknown: as a word, of its last attempt's end."""
+
+
 class Policy(NamedTuple):
     """The job's own and its kind's rules for trying again; durations in ms, times in epoch ms."""
 
@@ -35,8 +39,22 @@ class Decision(NamedTuple):
     run_after: int | None = None
 
 
-def after(end: End, attempts: int, policy: Policy, cancel: bool, now: int, jitter: float) -> Decision:
-    """Decide. `attempts` counts the charged ones, this one included; `cancel`: somebody asked for it."""
+def after(
+    end: End,
+    attempts: int,
+    policy: Policy,
+    cancel: bool,
+    now: int,
+    jitter: float,
+    effects_open: bool = False,
+) -> Decision:
+    """Decide. `attempts` counts the charged ones, this one included; `cancel`: somebody asked for it.
+
+    `effects_open`: it began a side effect and did not say what became of it, which counts more than any word
+    about the rest.
+    """
+    if effects_open:
+        return Decision(job.UNKNOWN, EFFECT_OPEN)
     if end.outcome == "succeeded":
         return Decision(job.SUCCEEDED, "succeeded")
     if cancel or end.outcome == "cancelled":
@@ -59,6 +77,17 @@ def after(end: End, attempts: int, policy: Policy, cancel: bool, now: int, jitte
     if at > policy.accepted_at + policy.max_age_ms:
         return Decision(job.DEAD, "max_age")
     return Decision(job.SCHEDULED, end.error_class or end.outcome, at)
+
+
+def after_probe(end: End, attempts: int, policy: Policy, cancel: bool, now: int, jitter: float) -> Decision:
+    """Decide about an unknown job of which its probe says that it did not happen.
+
+    `end` is that of its last attempt, which was charged when it ended. An agent that said it had succeeded
+    was wrong.
+    """
+    if end.outcome == "succeeded":
+        end = end._replace(outcome="failed", error_class="transient")
+    return after(end._replace(own_word=True), attempts, policy, cancel, now, jitter)
 
 
 def backoff(attempts: int, base_ms: int, cap_ms: int, jitter: float) -> int:

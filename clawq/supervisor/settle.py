@@ -8,8 +8,9 @@ import apsw
 
 from clawq.rules import classify, retry
 from clawq.rules.classify import End
-from clawq.settings import Settings
-from clawq.store import attempts, ledger
+from clawq.settings import Kind, Settings
+from clawq.store import attempts, effects, ledger
+from clawq.store.attempts import PolicyRow
 from clawq.supervisor.agents import Agent
 
 Draw = Callable[[], float]
@@ -35,17 +36,16 @@ def settle(
     if row is None:
         return None
     kind = settings.kind(row.kind, row.band_name)
-    policy = retry.Policy(
-        max_attempts=kind.max_attempts if row.max_attempts is None else row.max_attempts,
-        backoff_ms=kind.backoff_ms,
-        max_backoff_ms=kind.max_backoff_ms,
-        max_age_ms=kind.max_age_ms,
-        on_lost=row.on_lost or kind.on_lost,
-        accepted_at=row.accepted_at,
-        deadline_at=row.deadline_at,
-    )
-    decision = retry.after(end, row.attempts + int(end.charged), policy, bool(row.cancel), now, draw())
-    if not attempts.finish(db, job_id, token, _with_last_line(end, tail), decision, tail, peak, now):
+    policy = policy_of(row, kind)
+    open_keys = effects.open_keys(db, job_id)
+    if open_keys and end.outcome == classify.NEVER_STARTED.outcome:
+        # Its attempt file knows of no start, but only an agent can have begun something.
+        attempts.mark_running(db, job_id, token, None, None, now)
+        end = classify.LOST
+    charged = row.attempts + int(end.charged)
+    decision = retry.after(end, charged, policy, bool(row.cancel), now, draw(), bool(open_keys))
+    end = _with_effects(_with_last_line(end, tail), open_keys)
+    if not attempts.finish(db, job_id, token, end, decision, tail, peak, now):
         return None
     ran = end.outcome != classify.NEVER_STARTED.outcome
     ledger.settle_spends(db, token, ran)
@@ -55,11 +55,31 @@ def settle(
     return decision.state
 
 
+def policy_of(row: PolicyRow, kind: Kind) -> retry.Policy:
+    """The job's own rules for trying again, and its kind's where it has none."""
+    return retry.Policy(
+        max_attempts=kind.max_attempts if row.max_attempts is None else row.max_attempts,
+        backoff_ms=kind.backoff_ms,
+        max_backoff_ms=kind.max_backoff_ms,
+        max_age_ms=kind.max_age_ms,
+        on_lost=row.on_lost or kind.on_lost,
+        accepted_at=row.accepted_at,
+        deadline_at=row.deadline_at,
+    )
+
+
 def _with_last_line(end: End, tail: str) -> End:
     """The error in one line, with the agent's own last words."""
     if end.error is None or not tail:
         return end
     return end._replace(error=f"{end.error}: {tail.splitlines()[-1].strip()}")
+
+
+def _with_effects(end: End, open_keys: list[str]) -> End:
+    if not open_keys:
+        return end
+    said = f"effect begun and never confirmed: {', '.join(open_keys)}"
+    return end._replace(error=f"{end.error}; {said}" if end.error else said)
 
 
 def record_start(db: apsw.Connection, agent: Agent, now: int) -> bool:

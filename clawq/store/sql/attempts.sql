@@ -66,12 +66,14 @@ SELECT kind, band, attempts, max_attempts, on_lost, accepted_at, deadline_at, ca
 FROM jobs WHERE id = :job_id AND token = :token;
 
 -- name: finish
--- The outcome, accepted at most once: no row comes back when the token is no longer the job's.
+-- The outcome, accepted at most once: no row comes back when the token is no longer the job's. Whether somebody
+-- wanted it cancelled still counts when a probe finds that nothing happened.
 UPDATE jobs SET state = :state, token = NULL, attempts = attempts + :charged, reason = :reason, changed_at = :now,
     run_after = coalesce(:run_after, run_after),
     ready_at = iif(:state = 'queued', :now, NULL),
     ended_at = iif(:state IN ('succeeded', 'dead', 'cancelled'), :now, NULL),
-    exit_code = :exit_code, last_error = :error, error_class = :error_class, cancel_at = NULL
+    exit_code = :exit_code, last_error = :error, error_class = :error_class,
+    cancel_at = iif(:state = 'unknown', cancel_at, NULL)
 WHERE id = :job_id AND token = :token RETURNING id;
 
 -- name: close_attempt
