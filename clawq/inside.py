@@ -1,4 +1,4 @@
-"""What a running job tells the queue: the budget that it spends, and the resource that needs a rest.
+"""What a running job tells the queue: what it spends, which resource needs a rest, why it fails.
 
 A job's agent is known by CLAWQ_JOB_ID and CLAWQ_TOKEN. What is asked for with a token that is no longer the
 job's is refused and changes nothing: another attempt works on it now, or a person has ended it.
@@ -56,10 +56,7 @@ def throttle(resource: str, span_ms: int) -> int | None:
     with Producer() as producer, storage_errors(producer.home.db):
         now = time.time_ns() // 1_000_000
         db = _follow(producer, now)
-        known = producer.intake.resources()
-        if resource not in known:
-            fix = near(resource, known) + "`clawq config show` lists them"
-            raise UsageError(f"no resource {resource!r:.80} is configured", fix)
+        _known_resource(producer, resource)
         with Immediate(db):
             if me is not None:
                 own(db, me)
@@ -96,6 +93,35 @@ def spend(budget: str, total: int) -> Spent:
         used, limit = used_by[tenant], per_tenant
     retry_after_s = None if oldest is None else max(1, -(-(oldest + per_ms - now) // 1000))
     return Spent(budget, recorded, used, limit, retry_after_s)
+
+
+def fail(
+    error_class: str,
+    reason: "str | None",
+    resource: "str | None",
+    retry_after_ms: "int | None",
+    text: "str | None",
+) -> int:
+    """Record why this attempt is about to fail; the job's id. It counts when the attempt ends.
+
+    Raises UsageError (outside a job too), LeaseLost, and what opening the queue raises.
+    """
+    me = must_be_inside("fail")
+    with Producer() as producer, storage_errors(producer.home.db):
+        db = _follow(producer, time.time_ns() // 1_000_000)
+        if resource is not None:
+            _known_resource(producer, resource)
+        with Immediate(db):
+            own(db, me)
+            told.tell_failure(db, me[1], error_class, reason, resource, retry_after_ms, text)
+    return me[0]
+
+
+def _known_resource(producer: Producer, resource: str) -> None:
+    known = producer.intake.resources()
+    if resource not in known:
+        fix = near(resource, known) + "`clawq config show` lists them"
+        raise UsageError(f"no resource {resource!r:.80} is configured", fix)
 
 
 def _follow(producer: Producer, now: int) -> "apsw.Connection":

@@ -89,14 +89,18 @@ class Host:
 
 
 class Resource:
-    """``[resources.NAME]``: a semaphore; ``min_free_mb`` (None: no floor) is asked on top of the host's."""
+    """``[resources.NAME]``: a semaphore; ``min_free_mb`` (None: no floor) is asked on top of the host's.
 
-    __slots__ = ("limit", "min_free_mb", "name")
+    ``provider``: a limit that one job meets there is everybody's.
+    """
+
+    __slots__ = ("limit", "min_free_mb", "name", "provider")
 
     def __init__(self, name: str, body: Mapping[str, Any]) -> None:
         self.name = name
         self.limit: int = body["limit"]
         self.min_free_mb: int | None = body["min_free_mb"]
+        self.provider: bool = body["provider"]
 
 
 class Budget:
@@ -111,17 +115,31 @@ class Budget:
         self.per_tenant: int | None = body["per_tenant"]
 
 
+class ErrorPattern:
+    """One of a kind's ``errors``: output that ends with ``contains`` in it is a failure of this class."""
+
+    __slots__ = ("contains", "error_class", "reason", "resource")
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.contains: str = body["contains"]
+        self.error_class: str = body["class"]
+        self.reason: str | None = body.get("reason")
+        self.resource: str | None = body.get("resource")
+
+
 class Kind:
     """A kind's values for a job in ``band``: each of the kind, else the band, else the default, else None."""
 
     __slots__ = (
         "backoff_ms",
         "band",
+        "classify",
         "command",
         "deadline",
         "degrade_to",
         "env",
         "env_file",
+        "errors",
         "grace_ms",
         "heartbeat",
         "lease_ms",
@@ -179,6 +197,9 @@ class Kind:
         self.on_lost: str = _first(layers, "on_lost")
         self.reconcile: list[str] | None = _first(layers, "reconcile")
         """The probe to ask about an unknown job, with its placeholders."""
+        self.classify: str = _first(layers, "classify")
+        """Which reader looks at its output: none, claude or codex."""
+        self.errors = tuple(ErrorPattern(each) for each in _first(layers, "errors") or ())
         self.env: dict[str, str] = {}
         """The band's, then the kind's own."""
         for layer in layers[::-1]:

@@ -36,9 +36,10 @@ class Verb:
         self.about = about
         self.options = declared
         self.by_flag = {option.flag[2:]: option for option in declared}
+        self.by_flag |= {option.short: option for option in declared if option.short}
         self.exits = exits
-
         self.actions = actions
+
     @property
     def usage(self) -> str:
         """Such as ``clawq spend BUDGET N``."""
@@ -73,6 +74,25 @@ time. It always counts, and what exceeds the budget is a debt that later starts 
 reserved is given back when the attempt ends.""",
     (JSON,),
     (*ANYWHERE[:2], ("75", "recorded, and the budget is overdrawn: slow down"), *ANYWHERE[2:]),
+)
+CLASSES = ("transient", "permanent", "rate_limit")
+FAIL = Verb(
+    "fail",
+    (),
+    "Tell why this attempt fails, before it ends.",
+    """Inside a job: tell why this attempt fails, and end then. What is told counts more than the exit code,
+also when that is 0. Transient is tried again after the backoff, permanent is not; rate_limit lets the
+provider rest for everybody and is tried again afterwards, up to ten times without costing an attempt. The
+last call counts.""",
+    (
+        Option("--class", "CLASS", "transient, permanent or rate_limit.", values=CLASSES),
+        Option("--reason", "WORD", "The word that a retry is counted under; default: the class."),
+        Option("--resource", "NAME", "Whose limit it is; default: every provider that the job holds."),
+        Option("--retry-after", "DURATION", "No retry sooner: 90s, 10m, 2h, 1d."),
+        Option("--message", "TEXT", "What went wrong, in a line.", short="-m"),
+        JSON,
+    ),
+    ANYWHERE,
 )
 BEAT = Verb(
     "beat",
@@ -113,7 +133,7 @@ run again before a person or the kind's probe has said what happened.""",
         ("fail", "It did not happen; the key is free again."),
     ),
 )
-VERBS = {verb.name: verb for verb in (THROTTLE, SPEND, BEAT, EFFECT)}
+VERBS = {verb.name: verb for verb in (THROTTLE, SPEND, FAIL, BEAT, EFFECT)}
 
 
 def parse(verb: Verb, argv: "Sequence[str]") -> "tuple[list[str], dict[str, object]]":

@@ -64,13 +64,17 @@ def _verb(name: str, command: Any) -> Verb:
     shown = [_shown(param) for param in command.params if param.param_type_name == "option"]
     below = command.list_commands(None) if hasattr(command, "list_commands") else []
     return Verb(
-        name, text, (*shown, HELP), tuple(_verb(each, command.get_command(None, each)) for each in below)
+        name,
+        text,
+        (*shown, HELP),
+        tuple(_verb(each, command.get_command(None, each)) for each in below),
+        any(param.param_type_name == "argument" and param.metavar == "FILE" for param in command.params),
     )
 
 
 def _declared(option: options.Option) -> Flag:
     return Flag(
-        (option.flag,),
+        (option.short, option.flag) if option.short else (option.flag,),
         option.metavar,
         _sentence(option.help),
         tuple(option.values),

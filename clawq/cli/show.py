@@ -98,7 +98,9 @@ def _draw(document: Document, more: Document, now: int) -> Page:
         page.pair("command", shlex.join(row["command"]))
     page.pair("folder", row["cwd"])
     if more["payload"]:
-        page.pair("payload", _compact(more["payload"]))
+        page.pair("payload", _compact(json.loads(more["payload"])))
+    if document["result"] is not None:
+        page.pair("result", _compact(document["result"]))
     _draw_tables(page, document, now)
     return page
 
@@ -124,8 +126,6 @@ def _draw_tables(page: Page, document: Document, now: int) -> None:
             [column for column, _ in columns],
             [[cell(row) for _, cell in columns] for row in document["attempts"]],
         )
-    if document["deferrals"]:
-        page.title("Deferred")
     if document["effects"]:
         page.title("Effects")
         page.table(
@@ -139,6 +139,8 @@ def _draw_tables(page: Page, document: Document, now: int) -> None:
             ],
             [_effect(row) for row in document["effects"]],
         )
+    if document["deferrals"]:
+        page.title("Deferred")
         page.table(
             [Column("REASON", elastic=True), Column("COUNT", right=True), Column("FIRST"), Column("LAST")],
             [
@@ -156,8 +158,6 @@ def _draw_tables(page: Page, document: Document, now: int) -> None:
         page.line((f"  {len(document['events']) - len(events)} earlier ones: --json has them", "dim"))
 
 
-def _since(state: str, more: Document, now: int) -> str:
-    age = words.ago(now, more["changed_at"])
 def _effect(row: Document) -> list[Part]:
     color = {"begun": "red", "done": "green"}.get(row["state"], "dim")
     attempt = "-" if row["attempt"] is None else str(row["attempt"])
@@ -165,6 +165,8 @@ def _effect(row: Document) -> list[Part]:
     return [row["key"], row["scope"], (row["state"], color), attempt, _moment(row["begun_at"]), settled]
 
 
+def _since(state: str, more: Document, now: int) -> str:
+    age = words.ago(now, more["changed_at"])
     reason = f", {more['reason']}" if more["reason"] not in (None, state) else ""
     return f"  {age} ago{reason}" if state in job.ENDED else f"  for {age}{reason}"
 
@@ -214,6 +216,6 @@ def _exit(row: Document) -> str:
     return "-" if row["exit_code"] is None else str(row["exit_code"])
 
 
-def _compact(payload: str) -> str:
-    text = json.dumps(json.loads(payload), ensure_ascii=False)
+def _compact(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= PAYLOAD_CHARS else f"{text[:PAYLOAD_CHARS]} ... ({len(text)} characters)"

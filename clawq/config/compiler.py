@@ -133,10 +133,13 @@ def _body(file: ClawqToml, folder: str) -> dict[str, Any]:
     if limits["max_running_per_tenant"] is None:
         limits["max_running_per_tenant"] = limits["max_running"]
     resources: dict[str, dict[str, Any]] = {
-        name: {"limit": limit, "min_free_mb": None} for name, limit in BUILT_IN_RESOURCES.items()
+        name: {"limit": limit, "min_free_mb": None, "provider": False}
+        for name, limit in BUILT_IN_RESOURCES.items()
     }
     for name, resource in file.resources.items():
-        resources.setdefault(name, {"min_free_mb": None}).update(_keys(resource, written=True))
+        resources.setdefault(name, {"min_free_mb": None, "provider": False}).update(
+            _keys(resource, written=True)
+        )
     kinds: dict[str, dict[str, Any]] = {DEFAULT_KIND: {}}
     kinds |= {name: _keys(kind, written=True) for name, kind in file.kinds.items()}
     bands = {name: _keys(band, written=True) for name, band in file.bands.items()}

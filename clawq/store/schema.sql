@@ -67,11 +67,11 @@ CREATE TABLE jobs (
     stale_at     INTEGER,
     deadline_at  INTEGER,
     start_by     INTEGER,                              -- of work that may not wait; its first start meets it
-    expires_at   INTEGER AS (CASE WHEN start_by IS NOT NULL AND tries = 0
-                                  THEN min(start_by, coalesce(stale_at, start_by), coalesce(deadline_at, start_by))
-                                  WHEN stale_at IS NULL THEN deadline_at
-                                  WHEN deadline_at IS NULL THEN stale_at
-                                  ELSE min(stale_at, deadline_at) END) VIRTUAL,
+    retry_by     INTEGER,                              -- once tried: no retry starts later (max_age)
+    expires_at   INTEGER AS (nullif(min(coalesce(stale_at, 9000000000000000), coalesce(deadline_at, 9000000000000000),
+                                        coalesce(retry_by, 9000000000000000),
+                                        iif(tries = 0, coalesce(start_by, 9000000000000000), 9000000000000000)),
+                                    9000000000000000)) VIRTUAL,
 
     timeout_ms   INTEGER,                              -- NULL: the kind's; 0: none
     max_attempts INTEGER,                              -- NULL: the kind's
@@ -86,6 +86,9 @@ CREATE TABLE jobs (
     exit_code    INTEGER,
     last_error   TEXT,
     error_class  TEXT,
+    limits_met   INTEGER NOT NULL DEFAULT 0,           -- rate limits that cost no attempt
+    forks_failed INTEGER NOT NULL DEFAULT 0,           -- the same of forks
+    result       TEXT,                                 -- JSON, from its last attempt's result file
 
     CHECK ((token IS NOT NULL) = (state IN ('starting', 'running', 'waiting'))),
     CHECK ((ended_at IS NOT NULL) = (state IN ('succeeded', 'dead', 'expired', 'cancelled'))),
@@ -138,7 +141,10 @@ CREATE TABLE attempts (
     error        TEXT,
     output_tail  TEXT,                                 -- the last lines the agent wrote
     charged      INTEGER NOT NULL DEFAULT 0 CHECK (charged IN (0, 1)),
-    resource     TEXT,
+    reason       TEXT,                                 -- the word that a retry is counted under, when not the class
+    resource     TEXT,                                 -- whose limit it met
+    told         TEXT CHECK (told IS NULL OR json_valid(told)),  -- by `clawq fail`: class, reason, resource,
+                                                       -- retry_after_ms and error
     peak_mb      INTEGER,
     peak_procs   INTEGER,
     log          TEXT    NOT NULL,
@@ -243,6 +249,14 @@ CREATE TABLE cooldowns (
     released    INTEGER NOT NULL DEFAULT 0             -- starts since it passed
 ) STRICT, WITHOUT ROWID;
 
+-- The last rest that each provider's limits brought about: the next one in a row is twice as long.
+CREATE TABLE streaks (
+    resource TEXT    PRIMARY KEY,
+    streak   INTEGER NOT NULL,
+    since    INTEGER NOT NULL,
+    until    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- What a kind's process tree grows to: rises at once, sinks slowly.
 CREATE TABLE footprints (
     kind  TEXT    PRIMARY KEY,
@@ -263,20 +277,6 @@ CREATE TABLE observed (
     PRIMARY KEY (stage, reason, kind, tenant)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE pauses (
-    scope TEXT    NOT NULL CHECK (scope IN ('all', 'tenant', 'kind', 'resource', 'band')),
-    name  TEXT    NOT NULL,                            -- '' for all
-    since INTEGER NOT NULL,
-    PRIMARY KEY (scope, name)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE refusals (
-    reason  TEXT    NOT NULL,
-    kind    TEXT    NOT NULL,
-    tenant  TEXT    NOT NULL,
-    count   INTEGER NOT NULL,
-    last_at INTEGER NOT NULL,
-    PRIMARY KEY (reason, kind, tenant)
 -- Side effects, recorded before and after they are done. A key of scope `tenant` outlives the job.
 CREATE TABLE effects (
     id         INTEGER PRIMARY KEY,
@@ -301,6 +301,20 @@ CREATE TABLE probes (
     since  INTEGER NOT NULL
 ) STRICT;
 
+CREATE TABLE pauses (
+    scope TEXT    NOT NULL CHECK (scope IN ('all', 'tenant', 'kind', 'resource', 'band')),
+    name  TEXT    NOT NULL,                            -- '' for all
+    since INTEGER NOT NULL,
+    PRIMARY KEY (scope, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE refusals (
+    reason  TEXT    NOT NULL,
+    kind    TEXT    NOT NULL,
+    tenant  TEXT    NOT NULL,
+    count   INTEGER NOT NULL,
+    last_at INTEGER NOT NULL,
+    PRIMARY KEY (reason, kind, tenant)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER jobs_new AFTER INSERT ON jobs BEGIN
@@ -351,6 +365,19 @@ WHEN NEW.ended_at IS NOT NULL BEGIN
     DELETE FROM dedupe WHERE job_id = NEW.id AND until_end = 1;
 END;
 
+CREATE TRIGGER jobs_unknown AFTER UPDATE OF state ON jobs WHEN NEW.state = 'unknown' BEGIN
+    INSERT INTO probes VALUES (NEW.id, NEW.tries, NEW.changed_at);
+END;
+
+CREATE TRIGGER jobs_known AFTER UPDATE OF state ON jobs WHEN OLD.state = 'unknown' BEGIN
+    DELETE FROM probes WHERE job_id = NEW.id;
+END;
+
+-- What happened for the whole tenant stays known.
+CREATE TRIGGER effects_gone AFTER DELETE ON jobs BEGIN
+    DELETE FROM effects WHERE job_id = OLD.id AND (scope = 'job' OR state = 'failed');
+END;
+
 -- The exclusive name is free, or its candidate left the queue: the best parked job of each lane comes back.
 CREATE TRIGGER jobs_unpark AFTER UPDATE OF state ON jobs
 WHEN OLD.exclusive IS NOT NULL AND OLD.state IN ('queued', 'starting', 'running', 'waiting')
@@ -365,19 +392,6 @@ BEGIN
                 ORDER BY j.rank, j.id LIMIT 1)
         FROM tally t WHERE t.state = 'queued');
 END;
-CREATE TRIGGER jobs_unknown AFTER UPDATE OF state ON jobs WHEN NEW.state = 'unknown' BEGIN
-    INSERT INTO probes VALUES (NEW.id, NEW.tries, NEW.changed_at);
-END;
-
-CREATE TRIGGER jobs_known AFTER UPDATE OF state ON jobs WHEN OLD.state = 'unknown' BEGIN
-    DELETE FROM probes WHERE job_id = NEW.id;
-END;
-
--- What happened for the whole tenant stays known.
-CREATE TRIGGER effects_gone AFTER DELETE ON jobs BEGIN
-    DELETE FROM effects WHERE job_id = OLD.id AND (scope = 'job' OR state = 'failed');
-END;
-
 
 -- A job of a workflow ended: the best of those that its limit parked comes back.
 CREATE TRIGGER jobs_unpark_root AFTER UPDATE OF state ON jobs

@@ -307,8 +307,14 @@ def show(db: apsw.Connection, settings: Settings, logs: str, job_id: int) -> Row
             "events": dicts(db.execute(_SQL["events"], (job_id,))),
             "effects": effects.of_job(db, job_id),
             "children": [],
-            "result": None,
+            "result": _result(db, job_id),
         }
+
+
+def _result(db: apsw.Connection, job_id: int) -> Any:
+    """What the last attempt left in its result file, parsed; None for nothing."""
+    text = db.execute(_SQL["result"], (job_id,)).get
+    return None if text is None else json.loads(text)
 
 
 def more(db: apsw.Connection, job_id: int) -> Row:

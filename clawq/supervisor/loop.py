@@ -146,14 +146,13 @@ class Supervisor:
             rows = attempts.live(state.db)
         for row in rows:
             agent = adopt(row, self.home, state.boot_id, now, mono)
-            kind = state.settings.kind(row.kind)
-            agent.max_procs, agent.max_mb = kind.max_procs, kind.max_mb
+            agent.follow(state.settings.kind(row.kind))
             state.agents[row.token] = agent
             watch = exit_watch(agent)
             if watch is not None:
                 self.wakeups.watch(row.token, watch)
-        state.probes.end_leftovers()
         clear_run_folder(self.home, state.agents)
+        state.probes.end_leftovers()
 
     def _turn(self) -> bool:
         """One turn; True when it was the last."""
@@ -168,8 +167,8 @@ class Supervisor:
                 findings = look(list(self.state.agents.values()), self.home, wall_ms(), mono)
                 if findings.look_again is not None:
                     self.sleep_until = min(self.sleep_until, findings.look_again)
-                self.state.probes.poll(mono)
                 self._measure_trees(findings, mono)
+                self.state.probes.poll(mono)
                 written = self._record(findings, mono)
         except SchemaMoved:
             raise
@@ -183,8 +182,8 @@ class Supervisor:
         self._signal_agents(mono)
         if written is not None:
             for ticket in written.tickets:
-            self.state.probes.committed(written.ask, self.state.settings, self.base_env, mono)
                 self._spawn(ticket)
+            self.state.probes.committed(written.ask, self.state.settings, self.base_env, mono)
         self._tend_wal(mono)
         self._plan_sleep(mono)
         return self._may_end(written is not None and written.idle)
@@ -344,9 +343,9 @@ class Supervisor:
             self.sleep_until = mono
         self.sleep_until = min(self.sleep_until, self.record_at)
         if self.state.agents:
+            self.sleep_until = min(self.sleep_until, self.renew_at)
         if self.state.probes.look_again is not None:
             self.sleep_until = min(self.sleep_until, self.state.probes.look_again)
-            self.sleep_until = min(self.sleep_until, self.renew_at)
 
     def _complain(self, text: str, mono: int) -> None:
         """Say a problem once a minute, not once a turn."""

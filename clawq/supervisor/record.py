@@ -105,10 +105,13 @@ def _record_end(state: State, settings: Settings, ended: Ended, written: Written
     written.gone.append(agent)
     if agent.disowned:
         return
-    new_state = settle.record_end(state.db, settings, agent, ended.end, ended.output_tail, now, _draw)
-    if new_state is not None and ended.end.outcome == classify.NEVER_STARTED.outcome:
+    end = settle.record_end(state.db, settings, agent, ended.found, now, _draw)
+    if end is None:
+        return
+    if not end.ran:
         # Our shell could not fork. A claim that a dead supervisor never spawned says nothing of room.
         written.spawn_failed |= agent.owned or agent.reading.exit_code is not None
+    written.spawn_failed |= end.reason == classify.FORK_FAILED
 
 
 def _record_not_started(
@@ -120,7 +123,7 @@ def _record_not_started(
     else:
         end = classify.cannot_start(failed.error)
     ticket = failed.ticket
-    settle.settle(state.db, settings, ticket.claim.job_id, ticket.token, end, "", now, _draw)
+    settle.record_not_started(state.db, settings, ticket.claim.job_id, ticket.token, end, now, _draw)
 
 
 def _record_requests(state: State, written: Written, now: int) -> None:

@@ -62,11 +62,10 @@ def start(
         started=mono,
         last_sign=mono,
         owned=True,
-        max_procs=ticket.kind.max_procs,
-        max_mb=ticket.kind.max_mb,
         pid=None,
         probe=None,
     )
+    agent.follow(ticket.kind)
     try:
         if claim.payload is None:
             files["payload"] = os.path.join(home.run, NULL_PAYLOAD)
@@ -143,6 +142,7 @@ def environment(
         "CLAWQ_TENANT": claim.tenant,
         "CLAWQ_PAYLOAD_FILE": files["payload"],
         "CLAWQ_HEARTBEAT_FILE": files["heartbeat"],
+        "CLAWQ_RESULT_FILE": files["result"],
     }
     if base.get("CLAWQ_HOME"):
         env["CLAWQ_HOME"] = home.data

@@ -62,6 +62,25 @@ SELECT until FROM cooldowns WHERE resource = :resource;
 -- Cleared by hand, or everybody is back.
 DELETE FROM cooldowns WHERE resource = :resource;
 
+-- name: streak
+-- Which rest in a row the last one was.
+SELECT streak, since, until FROM streaks WHERE resource = :resource;
+
+-- name: keep_streak
+-- Beside the rest itself, which goes when everybody is back.
+INSERT INTO streaks VALUES (:resource, :streak, :since, :until)
+ON CONFLICT DO UPDATE SET streak = excluded.streak, since = excluded.since, until = excluded.until;
+
+-- name: forget_streak
+-- A probe succeeded, or a person cleared the rest.
+DELETE FROM streaks WHERE resource = :resource;
+
+-- name: tell_failure
+-- What the agent says of its own end; `owner` was asked in the same transaction.
+UPDATE attempts SET told = json_object('class', :class, 'reason', :reason, 'resource', :resource,
+    'retry_after_ms', :retry_after_ms, 'error', :error)
+WHERE token = :token AND ended_at IS NULL;
+
 -- name: probe
 -- The first start after the rest.
 UPDATE cooldowns SET probe_token = :token WHERE resource = :resource AND passed_at IS NULL AND probe_token IS NULL;
