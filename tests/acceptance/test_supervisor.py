@@ -155,12 +155,14 @@ def test_a_timeout_ends_the_whole_session(fleet: Fleet) -> None:
 
 
 def test_what_an_agent_leaves_behind_is_ended_before_its_slot_is_free(fleet: Fleet) -> None:
-    left = fleet.scratch / "left"
-    job_id = fleet.script(f"setsid sleep 300 & sleep 300 & echo $! > {left}; exit 0")
+    left, stray = fleet.scratch / "left", fleet.scratch / "stray"
+    away = f"setsid sh -c 'echo $$ > {stray}; exec sleep 300'"  # in a session of its own
+    there = f"until [ -s {stray} ]; do sleep 0.01; done"
+    job_id = fleet.script(f"{away} & sleep 300 & echo $! > {left}; {there}; exit 0")
     fleet.run_until_idle()
     assert fleet.state(job_id) == "succeeded"
     assert not agent_alive(left)
-    assert not [each for each in psutil.process_iter() if each.name() == "sleep" and "300" in each.cmdline()]
+    assert not agent_alive(stray)
 
 
 def test_an_agent_without_a_sign_of_life_is_stalled(fleet: Fleet) -> None:
