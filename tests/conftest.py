@@ -25,6 +25,11 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "clawq")
 _SHORT = "/tmp"
 
 
+# `make test &` in a script, or under some CI: Ctrl-C comes ignored, and every child would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture(autouse=True)
 def unreachable_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Point every place that clawq could look at to a folder of this test's own, here and in children."""
