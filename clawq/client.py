@@ -278,7 +278,8 @@ class Producer:
         if not frame.known:
             raise UsageError(
                 f"no kind {kind!r:.80} is configured",
-                options.near(kind, intake.kinds()) + f'add [kinds."{kind:.80}"] to clawq.toml',
+                options.near(kind, intake.kinds())
+                + f'add [kinds."{kind:.80}"] to clawq.toml{self._meant_as_command(kind, command)}',
             )
         if command is None and frame.program is None:
             raise UsageError(
@@ -315,6 +316,16 @@ class Producer:
             self._here = _folder(None)
         return self._here
 
+    def _meant_as_command(self, kind: str, command: object) -> str:
+        """What else to do when an unknown kind reads like a command whose -- was forgotten."""
+        words = kind.split()
+        if command is not None or not words:
+            return ""
+        path = self._path or os.defpath
+        if not _is_there(words[0], path, self._folder(None)):
+            return ""
+        return f"; or, if it is a command: clawq enqueue -- {kind:.80}"
+
     def _find_program(self, program: str, asked: "dict[str, Any]", frame: "Frame", cwd: str) -> None:
         """Refuse a missing program here, where somebody is looking, and not at three in the morning."""
         env = asked.get("env") or {}
@@ -325,6 +336,13 @@ class Producer:
         if key not in self._programs:
             self._programs[key] = _is_there(program, path, cwd) or _is_ours(program)
         if not self._programs[key]:
+            words = program.split()
+            if len(words) > 1 and _is_there(words[0], path, cwd):
+                raise UsageError(
+                    f"no executable {program!r:.200}",
+                    f"a command is separate words, unquoted: -- {words[0]:.80} {words[1]:.80} ...; "
+                    "a shell's line is: -- sh -c 'LINE'",
+                )
             where = f"in {cwd}" if "/" in program else f"on PATH {path}"
             raise UsageError(
                 f"no executable {program!r:.200}", f"it is not {where:.500}; name it with its full path"
