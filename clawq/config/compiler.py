@@ -203,6 +203,9 @@ def _warnings(body: Mapping[str, Any], lines: dict[Path, int]) -> Iterator[Probl
                 f"the shell reads {{{name}}} inside a -c script as code",
                 f'write "$1" there and append "--", "{{{name}}}" to the list',
             )
+        if table.get("command", ("",))[0].startswith("~"):
+            at = (*path, "command", 0)
+            yield Problem(line_of(lines, at), dotted(at[:-1]), "~ is not expanded", "write the whole path")
         search = table.get("env", {}).get("PATH", "")
         if "~" in search or "$" in search:
             at = (*path, "env", "PATH")
