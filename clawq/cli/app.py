@@ -76,6 +76,9 @@ def _as_typed(param: Any) -> Any:
         param._runtime_param = _AsTyped()
         # Every value is text, which is nothing to tell anybody.
         param.display_type = lambda ctx: ""
+    if hasattr(param, "_usage_display_name"):
+        # A required argument in braces, as some versions of Typer have it, reads like a placeholder.
+        param.get_usage_pieces = lambda ctx: [param.metavar + ("..." if param.nargs == -1 else "")]
     return param
 
 

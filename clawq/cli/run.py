@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from clawq.cli import words
 from clawq.errors import Busy, UsageError
 from clawq.paths import find_home, make_private_dir
 
@@ -50,6 +51,8 @@ def run(
             raise Busy(f"a supervisor is already running here{who}", "`clawq stop` ends it, --standby waits")
         say_on_stderr(f"waiting for the supervisor that is running{who}")
         held = instance.wait_for(home.lock)
+    if sys.stderr.isatty() and not until_idle:
+        words.note("`clawq status` in another terminal shows the queue; Ctrl-C here lets jobs finish")
     return Supervisor(home, held, until_idle, say_on_stderr).run()
 
 
@@ -70,7 +73,7 @@ def stop(
     home = find_home()
     holder = instance.read(home.lock)
     if holder is None or not holder.is_alive():
-        sys.stdout.write("no supervisor is running\n")
+        words.write("no supervisor is running")
         return 0
     db = open_db(home)
     with storage_errors(home.db), Immediate(db):
@@ -82,7 +85,8 @@ def stop(
         if give_up is not None and time.monotonic() > give_up:
             raise Busy(
                 f"the supervisor (pid {holder.pid}) does not answer",
-                "kill it: agents live on",
+                f"end it with `kill -9 {holder.pid}`, its agents live on",
             )
         time.sleep(0.05)
+    words.write(f"supervisor {holder.pid} has ended")
     return 0

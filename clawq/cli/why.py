@@ -60,6 +60,8 @@ def _in_short(document: Document) -> str:
         return f": next in turn, after {words.jobs(ahead)} of its lane" if ahead else ": next in turn"
     if document["state"] in job.ENDED:
         return f": nothing keeps it; `clawq show {document['job_id']}` tells how it went"
+    if document["state"] in job.ACTIVE:
+        return f": `clawq logs -f {document['job_id']}` follows it"
     return ": nothing keeps it"
 
 
