@@ -163,7 +163,10 @@ class Page:
         return cut.append(mark)
 
     def _wrap(self, text: Text, width: int) -> list[Text]:
-        return list(text.wrap(_console(width), width)) or [Text()]
+        lines = list(text.wrap(_console(width), width)) or [Text()]
+        for line in lines:
+            line.rstrip()
+        return lines
 
 
 def watch(draw: Callable[[], Page], seconds: float = 1.0) -> None:

@@ -52,7 +52,7 @@ def run(
         say_on_stderr(f"waiting for the supervisor that is running{who}")
         held = instance.wait_for(home.lock)
     if sys.stderr.isatty() and not until_idle:
-        words.note("`clawq status` in another terminal shows the queue; Ctrl-C here lets jobs finish")
+        words.note("Ctrl-C here lets jobs finish; `clawq status` elsewhere shows the queue")
     return Supervisor(home, held, until_idle, say_on_stderr).run()
 
 
@@ -80,6 +80,8 @@ def stop(
         attempts.ask_stop(db, "drain" if drain else "now" if now else "handover")
     db.close()
     poke(home, b"s")
+    if drain:
+        words.note("waiting for what runs to end; Ctrl-C ends only this waiting")
     give_up = None if drain or now else time.monotonic() + STOP_PATIENCE_S
     while holder.is_alive():
         if give_up is not None and time.monotonic() > give_up:

@@ -187,7 +187,7 @@ def draw(document: Document) -> Page:
 
 
 _ENDING = {
-    "drain": "finishing what runs, starting nothing new",
+    "drain": "finishing what runs",
     "now": "ending its agents",
     "handover": "handing over",
 }
@@ -204,7 +204,7 @@ def _supervisor(document: Document) -> list[Part]:
     since = words.short((document["now"] - found["since"]) / 1000)
     # The lock file is written anew when a supervisor begins to end: `since` is then counted from that.
     doing = _ENDING.get(found["mode"])
-    return [said, f", pid {found['pid']}, ", (f"{doing}, for {since}", WAITS) if doing else f"up {since}"]
+    return [said, f", pid {found['pid']}, ", (f"{doing} for {since}", WAITS) if doing else f"up {since}"]
 
 
 def _draw_host(page: Page, host: Document) -> None:

@@ -237,7 +237,7 @@ def test_a_hand_over_lets_agents_live_on(fleet: Fleet, how: int | None, word: st
     if how is not None:
         first.send_signal(how)
     else:
-        fleet.clawq("stop")
+        assert fleet.clawq("stop").stdout == f"supervisor {first.pid} has ended\n"
     first.wait(timeout=5)
     assert "1 agents live on" in fleet.said()
     assert first.returncode == 0
@@ -249,11 +249,17 @@ def test_a_hand_over_lets_agents_live_on(fleet: Fleet, how: int | None, word: st
 
 def test_draining_finishes_what_runs_and_starts_nothing(fleet: Fleet) -> None:
     first = fleet.start()
-    running = fleet.script("sleep 1")
+    running = fleet.script("sleep 2")
     fleet.until_state(running, "running")
+    assert fleet.clawq("why", running).stdout == (
+        f"job {running} is running: `clawq logs -f {running}` follows it\n"
+    )
     first.send_signal(signal.SIGINT)
     until(lambda: "drain" in Path(fleet.home.lock).read_text())
     waiting = fleet.script("true")
+    assert ", finishing what runs for " in fleet.clawq("status").stdout
+    asked = fleet.clawq("stop", "--drain")
+    assert asked.stdout in (f"supervisor {first.pid} has ended\n", "no supervisor is running\n")
     first.wait(timeout=20)
     assert (fleet.state(running), fleet.state(waiting)) == ("succeeded", "queued")
 
