@@ -19,6 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from clawq import __version__, config, settings
 from clawq.errors import ClawqError, ConfigError
@@ -261,6 +262,9 @@ class Supervisor:
         if isinstance(outcome, NotStarted):
             self.say(f"job {ticket.claim.job_id} was not started: {outcome.error}")
             state.not_started.append(outcome)
+            if outcome.no_room:
+                with suppress(OSError):
+                    prepare_run_folder(self.home)  # somebody may have tidied it away
             return
         state.agents[outcome.token] = outcome
         state.started_since_sample += 1

@@ -75,7 +75,10 @@ def start(
         agent.pid, agent.probe = host_agent.spawn(argv, claim.cwd, env, agent.attempt_path(home), agent.log)
     except SpawnFailed as failure:
         return NotStarted(ticket, no_room=True, error=str(failure))
-    except (CannotStart, UsageError, OSError, ValueError) as failure:
+    except OSError as failure:
+        # Its payload's file could not be written: no job is to blame for the disk.
+        return NotStarted(ticket, no_room=True, error=host_agent.machine_fault(failure))
+    except (CannotStart, UsageError, ValueError) as failure:
         return NotStarted(ticket, no_room=False, error=f"cannot be started: {failure}")
     return agent
 
