@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from clawq.host import attempt_file, platform, processes
 from clawq.host.processes import Process
+from clawq.paths import as_bytes
 
 _THE_JOBS_OWN = {errno.E2BIG}
 """What only this job's arguments can cause; every other error of the system is the machine's."""
@@ -45,8 +46,8 @@ def spawn(argv: list[str], cwd: str, env: dict[str, str], attempt_path: str, log
         log = _high(_open_log(log_path), held)
         pid = os.posix_spawn(
             attempt_file.SHELL,
-            ["sh", "-c", attempt_file.SCRIPT, cwd, *argv],
-            env,
+            [as_bytes(word) for word in ("sh", "-c", attempt_file.SCRIPT, cwd, *argv)],
+            {as_bytes(name): as_bytes(value) for name, value in env.items()},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, log, 1),
