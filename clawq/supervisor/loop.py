@@ -27,7 +27,7 @@ from clawq.host import load, platform
 from clawq.host.instance import Instance
 from clawq.paths import Home, as_utf8, utf8_path
 from clawq.store import attempts, config_row
-from clawq.store.connection import Immediate, open_db, storage_errors
+from clawq.store.connection import BUSY_MS, Immediate, open_db, storage_errors
 from clawq.supervisor.adopt import adopt, clear_run_folder, exit_watch
 from clawq.supervisor.end import forget, signal_if_due
 from clawq.supervisor.look import Findings, look
@@ -43,6 +43,8 @@ RECHECK_MS = 2_000
 """Between looks at a machine that refused a start."""
 RENEWALS_PER_LEASE = 4
 AFTER_FAILURE_MS = 1_000
+HANDOVER_BUSY_MS = 300
+"""A supervisor that was asked to go does not wait long for a locked database: the next one finds it all."""
 REPEAT_MS = 60_000
 """The same complaint is said again after this long."""
 
@@ -82,6 +84,7 @@ class Supervisor:
                 platform.become_subreaper()
                 self.db_seen = os.stat(home.db)
                 self.wakeups = Wakeups(home)
+                db.set_busy_handler(self._wait_for_lock)
         except BaseException:
             db.close()
             raise
@@ -93,6 +96,7 @@ class Supervisor:
         self.sleep_until = 0
         self.data_version = -1
         self.complaint = ("", 0)
+        self.locked_since = 0
 
     def run(self) -> int:
         """Turn until asked to stop or, with ``until_idle``, until nothing is left to do. The exit code."""
@@ -217,6 +221,17 @@ class Supervisor:
             there = None
         if there is None or not os.path.samestat(there, self.db_seen):
             raise Displaced(f"{self.home.db} was removed or replaced", "start `clawq run` again")
+
+    def _wait_for_lock(self, tries: int) -> bool:
+        """SQLite asks whether to try again. In its own wait no signal would be heard for ten seconds."""
+        mono = mono_ms()
+        if tries == 0:
+            self.locked_since = mono
+        patience = HANDOVER_BUSY_MS if self.state.mode == HANDOVER else BUSY_MS
+        if self.wakeups.signals or mono - self.locked_since >= patience:
+            return False
+        time.sleep(min(0.001 * (tries + 1), 0.05))
+        return True
 
     def _record(self, findings: Findings, mono: int) -> Written | None:
         """The turn's transaction; None when nothing happened that it could record or act on."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from clawq.paths import Home
 from tests.fleet import Fleet
 from tests.producers import clawq
+from tests.waiting import until
 
 ASCII = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
 """A locale that Python does not change to UTF-8 by itself, as ISO 8859-1 is not."""
@@ -149,6 +152,21 @@ def test_a_disk_that_is_full_when_a_supervisor_starts_is_said(
     argv = ["sh", "-c", limited, "sh", sys.executable, "-m", "clawq", "run", "--until-idle"]
     done = subprocess.run(argv, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": os.getcwd()})
     assert (done.returncode, one_line(done)[:7]) == (74, "clawq: ")
+
+
+def test_term_is_heard_while_another_process_holds_the_database(fleet: Fleet) -> None:
+    supervisor = fleet.start()
+    fleet.enqueue("--", "sleep", "2")
+    until(lambda: fleet.json("status")["running"])
+    holder = apsw.Connection(fleet.home.db)
+    holder.execute("BEGIN IMMEDIATE")
+    until(lambda: fleet.json("status")["supervisor"]["last_tick_age_s"] > 1)  # it waits for us
+    supervisor.send_signal(signal.SIGTERM)
+    supervisor.wait(timeout=4)
+    holder.execute("ROLLBACK")
+    holder.close()
+    fleet.run_until_idle()
+    assert fleet.state(1) == "succeeded"
 
 
 def _text(env: dict[bytes, bytes]) -> dict[str, str]:
