@@ -10,7 +10,7 @@ import time
 from clawq import options, settings
 from clawq.errors import Busy, ClawqError, ConfigError, Refused, UsageError
 from clawq.job import DEFAULT_KIND, DEFAULT_TENANT
-from clawq.paths import TICKS_WITHIN_MS, find_home, own_folder
+from clawq.paths import TICKS_WITHIN_MS, find_home, own_folder, utf8_path
 from clawq.store.connection import Immediate, open_db, storage_errors
 from clawq.store.intake import Draft, Intake
 from clawq.when import iso
@@ -179,7 +179,7 @@ class Producer:
         now = time.time_ns() // 1_000_000
         ticking = self.ticks(now)
         self._here = None
-        self._path = _caller_path()
+        self._path = utf8_path()
         self._programs.clear()
         try:
             with storage_errors(self.home.db):
@@ -436,20 +436,6 @@ def _folder(asked: str | None) -> str:
     if asked is not None and not os.path.isdir(path):
         raise UsageError(f"--cwd {cwd!r:.200} is not a folder", "give one that exists")
     return cwd
-
-
-def _caller_path() -> str | None:
-    path = os.environb.get(b"PATH")
-    if not path:
-        return None
-    try:
-        return path.decode()
-    except UnicodeDecodeError:  # the database holds UTF-8 only; a folder that is not cannot be passed on
-        return b":".join([folder for folder in path.split(b":") if _is_utf8(folder)]).decode()
-
-
-def _is_utf8(folder: bytes) -> bool:
-    return folder.decode(errors="ignore").encode() == folder
 
 
 def _is_there(program: str, path: str, cwd: str) -> bool:

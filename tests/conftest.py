@@ -64,6 +64,8 @@ def _end_what_is_left(root: Path) -> None:
     """End the supervisor and the agents that a failed test left: those named in a file they hold open."""
     held = [(root / "clawq.lock", 0), *((path, 1) for path in (root / "run").glob("*"))]
     for path, word in held:
+        if not path.is_file():  # a pipe that a test put there would hold us up
+            continue
         try:
             lines = path.read_text(errors="replace").splitlines()
         except OSError:

@@ -8,6 +8,7 @@ from clawq import options
 from clawq.cli import write_error, write_out
 from clawq.client import Producer, Receipt, refusal
 from clawq.errors import ClawqError, Refused, UsageError
+from clawq.paths import as_utf8
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def main(argv: "Sequence[str]") -> int:
     """The exit code. Raises ClawqError, which under --json has been answered on stdout already."""
     words = list(argv)
     if sys.getfilesystemencoding() != "utf-8":
-        words = [_as_utf8(word) for word in words]
+        words = [as_utf8(word) for word in words]  # what is not UTF-8 is refused later, by name
     own = words[: words.index("--")] if "--" in words else words
     if "--help" in own or "-h" in own:
         from clawq.cli.enqueue_help import text
@@ -69,11 +70,6 @@ def _nag(producer: Producer) -> None:
     line = producer.nag()
     if line is not None:
         write_error(line)
-
-
-def _as_utf8(word: str) -> str:
-    """What was typed, whatever the locale made of it. Bytes that are not UTF-8 are refused later, by name."""
-    return os.fsencode(word).decode(errors="surrogateescape")
 
 
 def _answer(receipt: Receipt, switches: "dict[str, object]") -> str:

@@ -39,11 +39,13 @@ def run(
     a second Ctrl-C ends it.
     """
     from clawq.host import instance
+    from clawq.store.connection import storage_errors
     from clawq.supervisor.loop import Supervisor, say_on_stderr
 
     home = find_home()
-    make_private_dir(home.data)
-    held = instance.acquire(home.lock)
+    with storage_errors(home.lock):
+        make_private_dir(home.data)
+        held = instance.acquire(home.lock)
     if held is None:
         holder = instance.read(home.lock)
         who = f" (pid {holder.pid})" if holder else ""

@@ -20,6 +20,7 @@ from clawq.config.models import BUILT_IN_RESOURCES, ClawqToml, Kind
 from clawq.config.problems import Problem, dotted, quoted
 from clawq.errors import ConfigError
 from clawq.job import DEFAULT_KIND
+from clawq.paths import as_utf8
 
 MAX_BYTES = 1 << 20
 
@@ -72,7 +73,7 @@ def check_text(text: str, path: str) -> Checked:
     found += (each for each in _across(raw, lines) if each.key not in known_bad)
     if file is None or found:
         return Checked(path, None, tuple(sorted(found, key=lambda each: each.line)), (), raw, lines)
-    body = _body(file, os.path.dirname(path))
+    body = _body(file, as_utf8(os.path.dirname(path)))
     return Checked(path, body, (), tuple(_warnings(body, lines)), raw, lines)
 
 

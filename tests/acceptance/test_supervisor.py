@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -362,3 +363,26 @@ def test_a_broken_configuration_keeps_the_last_good_one(fleet: Fleet) -> None:
         until(lambda: any("max_runing" in alert for alert in map(str, fleet.json("status")["alerts"])))
         until(lambda: "max_runing" in fleet.said(), 5)
     assert fleet.clawq("config", "check", code=78).stderr.count("max_runing") == 1
+
+
+def test_a_run_folder_that_is_gone_is_made_again_and_costs_no_attempt(fleet: Fleet) -> None:
+    fleet.configure('[host]\nretry_after = "1s"\n')
+    with fleet.supervised():
+        shutil.rmtree(fleet.home.run)
+        job_id = fleet.enqueue("--payload", '{"n": 1}', "--", "sh", "-c", 'cat "$CLAWQ_PAYLOAD_FILE"')
+        fleet.until_state(job_id, "succeeded", "dead")
+    seen = fleet.json("show", job_id)
+    assert (seen["job"]["state"], seen["job"]["attempts"]) == ("succeeded", 1)
+    assert [each["outcome"] for each in seen["attempts"]][-1] == "succeeded"
+
+
+def test_logs_that_cannot_be_written_kill_no_job(fleet: Fleet) -> None:
+    fleet.configure('[host]\nretry_after = "1s"\n')
+    with fleet.supervised():
+        shutil.rmtree(fleet.home.logs)
+        Path(fleet.home.logs).write_text("in the way")
+        job_id = fleet.enqueue("--", "true")
+        until(lambda: "was not started" in fleet.said())
+        os.unlink(fleet.home.logs)
+        fleet.until_state(job_id, "succeeded", "dead")
+    assert (fleet.state(job_id), fleet.job(job_id)["attempts"]) == ("succeeded", 1)
