@@ -368,6 +368,7 @@ def test_a_broken_configuration_keeps_the_last_good_one(fleet: Fleet) -> None:
 def test_a_run_folder_that_is_gone_is_made_again_and_costs_no_attempt(fleet: Fleet) -> None:
     fleet.configure('[host]\nretry_after = "1s"\n')
     with fleet.supervised():
+        until(lambda: "running" in fleet.said())
         shutil.rmtree(fleet.home.run)
         job_id = fleet.enqueue("--payload", '{"n": 1}', "--", "sh", "-c", 'cat "$CLAWQ_PAYLOAD_FILE"')
         fleet.until_state(job_id, "succeeded", "dead")
@@ -379,6 +380,7 @@ def test_a_run_folder_that_is_gone_is_made_again_and_costs_no_attempt(fleet: Fle
 def test_logs_that_cannot_be_written_kill_no_job(fleet: Fleet) -> None:
     fleet.configure('[host]\nretry_after = "1s"\n')
     with fleet.supervised():
+        until(lambda: "running" in fleet.said())
         shutil.rmtree(fleet.home.logs)
         Path(fleet.home.logs).write_text("in the way")
         job_id = fleet.enqueue("--", "true")
