@@ -150,39 +150,41 @@ class TestReservations:
 
 
 class TestBudgets:
+    WINDOW_S = 6
+
     def test_the_third_job_waits_for_the_window(self, fleet: Fleet) -> None:
         fleet.configure(
-            '[budgets.mails]\nlimit = 2\nper = "3s"\n'
+            f'[budgets.mails]\nlimit = 2\nper = "{self.WINDOW_S}s"\n'
             '[kinds.mail]\ncommand = ["true"]\nspends = { mails = 1 }\n'
         )
+        ids = [fleet.enqueue("mail") for _ in range(3)]
         with fleet.supervised():
-            ids = [fleet.enqueue("mail") for _ in range(3)]
-            row = until_blocked(fleet, ids[2], "budget:mails")
+            row = until_blocked(fleet, ids[2], "budget:mails", "1 of mails are free, at ")
             assert (row["measured"], row["limit"]) == (2, 2)
-            assert row["clears_when"].startswith("1 of mails are free, at ")
             found = fleet.json("status")["budgets"]["mails"]
-            assert (found["used"], found["limit"], found["per_s"]) == (2, 2, 3)
+            assert (found["used"], found["limit"], found["per_s"]) == (2, 2, self.WINDOW_S)
             assert found["per_tenant"] == {"default": 2}
-            assert 0 <= found["frees_in_s"] <= 3
+            assert 0 <= found["frees_in_s"] <= self.WINDOW_S
             for job_id in ids:
                 fleet.until_state(job_id, "succeeded")
         at = started(fleet, *ids)
-        assert at[ids[2]] - at[ids[0]] >= 2_900, (
-            "an agent is seen to run a moment after its amount is reserved"
-        )
+        # An agent is seen to run a moment after its amount is reserved.
+        assert at[ids[2]] - at[ids[0]] >= self.WINDOW_S * 1000 - 500
 
 
 class TestCooldowns:
     def test_after_the_rest_one_probes_and_then_the_others_come_back(self, fleet: Fleet, held: Held) -> None:
         fleet.configure("[resources.api]\nlimit = 4\n")
         with fleet.supervised():
-            fleet.clawq("throttle", "api", "--for", "2s")
+            fleet.clawq("pause")
             ids = [held(name, "--needs", "api") for name in "abcd"]
+            fleet.clawq("throttle", "api", "--for", "4s")
+            fleet.clawq("resume")
             row = until_blocked(fleet, ids[3], "cooldown:api", "api has rested, at ")
             assert "`clawq throttle api --for 0` ends that now" in row["clears_when"]
             found = fleet.json("status")["resources"]["api"]
             assert found["cooldown"] == "resting"
-            assert 0 < found["cooldown_s"] <= 2
+            assert 0 < found["cooldown_s"] <= 4
             done = fleet.clawq("resume", "--resource", "api")
             assert "is no pause: `clawq throttle api --for 0` ends that" in done.stderr
             fleet.until_state(ids[0], "running")
