@@ -87,7 +87,7 @@ def test_the_table_of_shares_is_what_comes_out() -> None:
 def test_the_turns_of_weights_two_and_one() -> None:
     clocks, order = Clocks({}, {}), ""
     for n in range(30):
-        heads = [Head(10 * n + k, 2, tenant, "k", "", 0) for k, tenant in enumerate("ba")]
+        heads = [Head(10 * n + k, 2, tenant, "k", "", 0) for k, tenant in enumerate("ab")]
         outcome = decide(
             0,
             Host(),
