@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -71,15 +73,21 @@ def until_blocked(
     return found
 
 
+def at_s(iso: str) -> float:
+    """Seconds since the epoch."""
+    return datetime.datetime.fromisoformat(iso.replace("Z", "+00:00")).timestamp()
+
+
+def waits_for(fleet: Fleet, job_id: int) -> float:
+    """Seconds since its reason has stood."""
+    return time.time() - at_s(blocked(fleet, job_id)[0]["since"])
+
+
 def started(fleet: Fleet, *ids: int) -> dict[int, int]:
     """{id: when its first attempt was seen to run, ms}."""
-    import datetime
-
-    found = {}
-    for job_id in ids:
-        at = fleet.json("show", job_id)["attempts"][0]["started_at"]
-        found[job_id] = round(datetime.datetime.fromisoformat(at.replace("Z", "+00:00")).timestamp() * 1000)
-    return found
+    return {
+        job_id: round(at_s(fleet.json("show", job_id)["attempts"][0]["started_at"]) * 1000) for job_id in ids
+    }
 
 
 class TestReasons:
@@ -135,7 +143,8 @@ class TestReservations:
             for job_id in (on_a, on_b):
                 fleet.until_state(job_id, "running")
             both = held("ab", "--needs", "a,b")
-            until_blocked(fleet, both, "resource:a", "it has reserved a and b")
+            until_blocked(fleet, both, "resource:a")
+            until(lambda: waits_for(fleet, both) > 1.5)
             later = held("later", "--needs", "a")
             held.let_go("a")
             row = until_blocked(fleet, later, "reserved")
