@@ -121,9 +121,12 @@ def _in_force(path: str) -> tuple[Checked, Mapping[str, Any], str | None]:
         return checked, checked.body, None
     with reading() as desk:
         row = config_row.load(desk.db) if desk.db is not None else None
-    if row is None or not row[0]:
-        raise checked.error()
     import json
+
+    from clawq.settings import from_a_file
+
+    if row is None or not from_a_file(row[0]):
+        raise checked.error()
 
     return checked, json.loads(row[1]), str(checked.error())
 

@@ -104,7 +104,7 @@ def read_settings(home: Home, db: apsw.Connection | None) -> tuple[Settings, str
             error = str(problem)
     if error:
         error += (
-            "; the last good form stays in force" if identity else "; until it is right, nothing is accepted"
+            "; the last good form stays in force" if compiled.from_a_file(identity) else "; until it is right, nothing is accepted"
         )
     return Settings.from_text(body), error
 

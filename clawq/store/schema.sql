@@ -21,7 +21,7 @@ CREATE TABLE transitions (
 ) STRICT, WITHOUT ROWID;
 
 -- The compiled configuration: one row. `identity` names the file's version it was made from
--- (path, inode, size, mtime_ns; '' for no file). A file that does not compile leaves `identity`,
+-- (path, inode, size, mtime_ns). A file that does not compile leaves `identity`,
 -- `body` alone and writes `broken_identity` and `error`.
 CREATE TABLE config (
     id              INTEGER PRIMARY KEY CHECK (id = 1),
