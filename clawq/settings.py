@@ -31,6 +31,7 @@ def identity(path: str) -> str:
     """
     try:
         seen = os.stat(path)
+        path = os.fsencode(path).decode(errors="backslashreplace")  # cron's locale must name the same file
     except (FileNotFoundError, NotADirectoryError):
         # A link whose target is away (a disk not mounted) is a broken file, not a file that was removed.
         return f"{FORM}:{path}:a link to nothing" if os.path.islink(path) else NO_FILE

@@ -25,7 +25,7 @@ def plain(text: str) -> str:
 def last_lines(path: str) -> str:
     """The last lines of a log, at most TAIL_LINES and TAIL_CHARS; empty when it cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # an agent may have put a pipe there
     except OSError:
         return ""
     try:

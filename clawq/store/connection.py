@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import _thread
 import os
+import stat
 import sys
 
 import apsw
 
 from clawq import job
 from clawq.errors import Busy, StorageError
-from clawq.paths import make_private_dir
+from clawq.paths import as_utf8, make_private_dir
 from clawq.settings import NO_FILE
 from clawq.store import sqlfile
 
@@ -32,7 +33,7 @@ BUSY_MS = 10_000
 _UNREADABLE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _NO_ROOM = (apsw.FullError, apsw.IOError)
 _NO_ACCESS = (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError, apsw.NoLFSError)
-_BUSY = (apsw.BusyError, apsw.LockedError)
+_BUSY = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError)
 
 
 def open_db(home: Home, busy_ms: int = BUSY_MS, checkpoints: bool = False) -> apsw.Connection:
@@ -44,9 +45,9 @@ def open_db(home: Home, busy_ms: int = BUSY_MS, checkpoints: bool = False) -> ap
     Raises StorageError (not ours, too new, unreadable) and Busy (locked for longer than ``busy_ms``).
     """
     with storage_errors(home.db):
-        if not os.path.exists(home.db):
+        if not _is_there(home.db):
             _create(home)
-        db = apsw.Connection(home.db, flags=apsw.SQLITE_OPEN_READWRITE)
+        db = apsw.Connection(sqlite_name(home.db), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             _prepare(db, busy_ms, checkpoints)
             version = _check_ours(db, home.db)
@@ -66,9 +67,9 @@ def open_readonly(home: Home, busy_ms: int = BUSY_MS) -> apsw.Connection | None:
     Raises StorageError, also for a database of an older clawq that nobody has migrated yet, and Busy.
     """
     with storage_errors(home.db):
-        if not os.path.exists(home.db):
+        if not _is_there(home.db):
             return None
-        db = apsw.Connection(home.db, flags=apsw.SQLITE_OPEN_READONLY)
+        db = apsw.Connection(sqlite_name(home.db), flags=apsw.SQLITE_OPEN_READONLY)
         try:
             _prepare(db, busy_ms, checkpoints=False)
             version = _check_ours(db, home.db)
@@ -80,6 +81,29 @@ def open_readonly(home: Home, busy_ms: int = BUSY_MS) -> apsw.Connection | None:
             db.close()
             raise
     return db
+
+
+def _is_there(path: str) -> bool:
+    """Whether there is a database to open. Raises StorageError for a folder, or a pipe, which would hang."""
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if not stat.S_ISREG(mode):
+        raise StorageError(f"{path} is not a file", "move it away, or set CLAWQ_HOME to another folder")
+    return True
+
+
+def sqlite_name(path: str) -> str:
+    """`path` for SQLite, which opens names in UTF-8 only, whatever the locale is."""
+    name = as_utf8(path)
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise StorageError(
+            f"the path {path!r:.200} is not UTF-8", "set CLAWQ_HOME to another folder"
+        ) from None
+    return name
 
 
 def _prepare(db: apsw.Connection, busy_ms: int, checkpoints: bool) -> None:
@@ -111,7 +135,7 @@ def _create(home: Home) -> None:
     draft = f"{home.db}.{os.getpid()}.{_thread.get_native_id()}.new"
     os.close(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
     try:
-        db = apsw.Connection(draft)
+        db = apsw.Connection(sqlite_name(draft))
         try:
             db.set_busy_timeout(BUSY_MS)
             db.pragma("journal_mode", "wal")

@@ -6,7 +6,7 @@ import os
 
 import apsw
 
-from clawq.store.connection import SCHEMA_VERSION, Immediate
+from clawq.store.connection import SCHEMA_VERSION, Immediate, sqlite_name
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "migrations")
 
@@ -35,7 +35,7 @@ def back_up(db: apsw.Connection, target: str) -> None:
     draft = f"{target}.{os.getpid()}.new"
     os.close(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
     try:
-        copy = apsw.Connection(draft)
+        copy = apsw.Connection(sqlite_name(draft))
         try:
             with copy.backup("main", db, "main") as backup:
                 while not backup.done:

@@ -480,6 +480,7 @@ class TestTyping:
         assert "..." not in text.replace("[ARGS]...", ""), "a command's help does not fit its line"
         assert max(map(len, text.splitlines())) <= 80
         assert fleet.clawq("-h").stdout == text
+        assert "Usage: clawq why [OPTIONS] ID...\n" in fleet.clawq("why", "-h").stdout
         assert fleet.clawq("--version").stdout.startswith("clawq 0.")
 
     @pytest.mark.parametrize(
@@ -683,3 +684,13 @@ class TestTerminal:
         assert code == 0
         assert shown.startswith("\x1b[?1049h"), "in place, and the screen is given back"
         assert "\x1b[?1049l" in shown
+
+
+def test_the_dead_keep_the_end_of_a_long_error(fleet: Fleet) -> None:
+    fleet.configure('[kinds.look]\ncommand = ["echo", "{field:url}"]\n')
+    fleet.enqueue("look", "--payload", "{}")
+    fleet.run_until_idle()
+    shown = fleet.clawq("dead").stdout
+    assert "enqueue it with --payload\n" in shown, "its end says what to do"
+    assert max(map(len, shown.splitlines())) <= 80
+    assert [line for line in shown.splitlines() if line != line.rstrip()] == []
