@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawq.errors import Refused
-from clawq.store import attempts, drain, jobs
+from clawq.job import BANDS
+from clawq.rules import fairness
+from clawq.store import attempts, drain, forecast, jobs
 from clawq.store.connection import Immediate
 from tests.desk import MINUTE, NOW, SECOND, Desk
 from tests.rows import check_books, states
@@ -546,6 +548,29 @@ def test_a_shares_slots_are_kept_from_others(desk: Desk) -> None:
     desk.run(desk.take(band="interactive").job_id)
     assert not desk.forecast(band="interactive")  # the last one is critical's
     assert desk.forecast(band="critical")
+
+
+@given(
+    st.integers(1, 12),
+    st.lists(st.integers(0, 50), min_size=2, max_size=2),
+    st.dictionaries(st.integers(0, 3), st.integers(0, 6)),
+    st.integers(0, 3),
+)
+def test_never_fewer_slots_are_kept_than_a_pass_keeps(
+    most: int, shares: list[int], used: dict[int, int], band: int
+) -> None:
+    desk = Desk.in_memory()
+    written = {name: share for name, share in zip(BANDS, shares, strict=False) if share}
+    desk.configure(
+        limits={"max_running": most}, bands={name: {"share": each} for name, each in written.items()}
+    )
+    slots = fairness.share_slots({BANDS.index(name): share for name, share in written.items()}, most)
+    kept = fairness.kept_for(slots, used, most)
+    taken = [(each, "", "", "", n) for each, n in used.items()]
+    assert forecast._kept(desk.draft(band=BANDS[band]), taken) >= sum(
+        count for owner, count in kept.items() if owner != band
+    )
+    desk.db.close()
 
 
 def test_one_slot_is_kept_for_nobody(desk: Desk) -> None:
