@@ -590,7 +590,11 @@ class TestWaitAndFollow:
 
     def test_wait_and_follow_across_attempts(self, fleet: Fleet) -> None:
         fleet.configure('[kinds.k]\nbackoff = "0s"\n')
-        script = 'echo "try $CLAWQ_ATTEMPT"; printf tail; [ "$CLAWQ_ATTEMPT" = 2 ] || exit 75'
+        seen = fleet.scratch / "seen"
+        script = (
+            f'echo "try $CLAWQ_ATTEMPT"; until [ -e "{seen}" ]; do sleep 0.05; done; printf tail;'
+            ' [ "$CLAWQ_ATTEMPT" = 2 ] || exit 75'
+        )
         job_id = fleet.enqueue("k", "--", "sh", "-c", script)
         env = os.environ | {"PYTHONPATH": str(ROOT)}
         waiter = subprocess.Popen([*CLAWQ, "wait", str(job_id)], env=env, stdout=subprocess.PIPE, text=True)
@@ -602,9 +606,12 @@ class TestWaitAndFollow:
             stderr=subprocess.PIPE,
         )
         with fleet.supervised():
+            assert follower.stdout is not None
+            assert follower.stdout.readline() == "try 1\n"
+            seen.touch()
             assert waiter.communicate(timeout=30)[0] == f"job {job_id}: succeeded\n"
             shown, notes = follower.communicate(timeout=30)
-        assert shown.splitlines() == ["try 1", "tail", "try 2", "tail"]
+        assert shown.splitlines() == ["tail", "try 2", "tail"]
         assert notes.splitlines()[-1] == "clawq: attempt 2"
         assert fleet.clawq("logs", job_id).stdout == "try 2\ntail\n"
         assert fleet.clawq("logs", job_id, "--attempt", "1").stdout == "try 1\ntail\n"
