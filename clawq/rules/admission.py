@@ -220,11 +220,11 @@ def _gates(now: int, host: Host, books: Books, head: Head, limits: Limits) -> Wa
     if limits.max_pressure is not None and host.pressure is not None and host.pressure > limits.max_pressure:
         return Wait(head, "memory_pressure", host.pressure, limits.max_pressure)
     if host.free_mb is not None:
-        floors = [limits.min_free_mb or 0]
-        floors += [limits.resources[name].min_free_mb or 0 for name in head.resources]
+        floors = [limits.min_free_mb, *(limits.resources[name].min_free_mb for name in head.resources)]
+        memory_floor = max((each for each in floors if each is not None), default=None)
         left = host.free_mb - books.growing_mb
-        if left < max(floors):
-            return Wait(head, "low_memory", left, max(floors))
+        if memory_floor is not None and left < memory_floor:
+            return Wait(head, "low_memory", left, memory_floor)
     floor, disk = limits.min_free_disk_mb, host.free_disk_mb
     if floor is not None and disk is not None and disk < floor:
         return Wait(head, "low_disk", disk, floor)
