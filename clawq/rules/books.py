@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from clawq.job import BANDS
 from clawq.rules import fairness
 from clawq.rules.facts import GROWTH_MS, Head, Limits, Running, split
+
+CRITICAL = BANDS.index("critical")
 
 
 class Books:
@@ -79,15 +82,19 @@ class Books:
         return self.workflows[head.root_id or head.job_id]
 
     def share_is_used_up(self, band: int) -> bool:
+        """Would its next job borrow? Critical is held back by a share of its own only."""
         slots = self._limits.band_slots
-        return slots is not None and self.bands[band] >= slots.get(band, 0)
+        if slots is None or (band == CRITICAL and band not in slots):
+            return False
+        return self.bands[band] >= slots.get(band, 0)
 
     def kept_from(self, band: int) -> int:
         """Slots that stay free for jobs that came in other bands."""
         slots = self._limits.band_slots
         if slots is None:
             return 0
-        kept = fairness.kept_for(slots, self.bands, self._limits.max_running)
+        most = self._limits.max_running
+        kept = fairness.kept_for(slots, self.bands, most, most - self.total)
         return sum(count for owner, count in kept.items() if owner != band)
 
     def reserve(self, head: Head) -> int | None:

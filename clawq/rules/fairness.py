@@ -50,14 +50,18 @@ def has_risen(now: int, waited_since: int, age_boost_ms: int) -> bool:
 def share_slots(shares: Mapping[int, float], max_running: int) -> dict[int, int]:
     """Whole slots for each band with a share, in percent of `max_running`, by largest remainder.
 
-    Ties go to the larger share, then to the higher band (Hamilton's method).
+    What the shares leave over takes part; ties go to the larger share, then to the higher band (Hamilton's
+    method). In millionths, since percents need not be whole and a tie must be one.
     """
-    exact = {band: max_running * share / 100 for band, share in shares.items()}
-    slots = {band: int(value) for band, value in exact.items()}
-    spare = min(max_running, round(sum(exact.values()))) - sum(slots.values())
-    by_remainder = sorted(shares, key=lambda band: (slots[band] - exact[band], -shares[band], band))
+    exact = {band: max_running * round(share * 10_000) for band, share in shares.items()}
+    slots = {band: value // 1_000_000 for band, value in exact.items()}
+    remainders = {band: value % 1_000_000 for band, value in exact.items()}
+    others, left = divmod(max(0, max_running * 1_000_000 - sum(exact.values())), 1_000_000)
+    spare = max_running - sum(slots.values()) - others
+    by_remainder = sorted(shares, key=lambda band: (-remainders[band], -shares[band], band))
     for band in by_remainder[: max(0, spare)]:
-        slots[band] += 1
+        if remainders[band] >= left and remainders[band]:
+            slots[band] += 1
     return slots
 
 
@@ -65,19 +69,21 @@ KEEPERS = (BANDS.index("critical"), BANDS.index("interactive"))
 """Bands for which one slot of their share stays free: their work cannot wait for somebody else's to end."""
 
 
-def kept_for(slots: Mapping[int, int], used: Mapping[int, int], max_running: int) -> dict[int, int]:
+def kept_for(
+    slots: Mapping[int, int], used: Mapping[int, int], max_running: int, free: int = 1 << 30
+) -> dict[int, int]:
     """Slots that stay free for jobs that came in a band: {band: 1}, while that leaves one for the others.
 
     A band keeps one while it uses less than its share. `used` counts by the band that a job came in. What
-    these bands use of their shares is not left for the others: else, where their shares are all there is,
-    each slot that is given back would be kept, and the others would wait for ever.
+    these bands use of their shares is not left for the others: else, where their shares are all there is, each
+    slot that is given back would be kept, and the others would wait for ever. The last `free` slot is
+    critical's: kept for both at once it would be of use to neither.
     """
     room = max_running - 1 - sum(min(used.get(band, 0), slots.get(band, 0)) for band in KEEPERS)
     kept: dict[int, int] = {}
     for band in KEEPERS:
-        if room > 0 and used.get(band, 0) < slots.get(band, 0):
+        if min(room, free) > len(kept) and used.get(band, 0) < slots.get(band, 0):
             kept[band] = 1
-            room -= 1
     return kept
 
 
