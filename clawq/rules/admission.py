@@ -1,20 +1,20 @@
 """Which of the waiting jobs start now, and why not the others.
 
-Only lane heads are looked at. A lane holds the ready jobs of one band, tenant, kind and set of needs, so what
-refuses its head for anything but the head's own exclusive name or workflow refuses all of it: one look at each
-lane is enough, however many jobs wait. Everything a job needs is taken together or not at all; names are asked
-in alphabetical order, so that two jobs never hold half of what the other lacks.
+Only lane heads are looked at. A lane holds the ready jobs of one band, tenant, kind and set of needs, so
+what refuses its head for anything but the head's own exclusive name or workflow refuses all of it: one look
+at each lane is enough, however many jobs wait. Everything a job needs is taken together or not at all; names
+are asked in alphabetical order, so that two jobs never hold half of what the other lacks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from clawq.rules import fairness
 from clawq.rules.books import Books
 from clawq.rules.facts import Head, Host, Limits, Running
-from clawq.rules.fairness import Clocks, Turns
+from clawq.rules.fairness import Clocks, Order, Turns
 
 
 class Start(NamedTuple):
@@ -62,6 +62,8 @@ HOST_REASONS = frozenset(
 SHORT_OF_SLOTS = frozenset({"max_running", "reserved"})
 """Refusals, beside those by a resource, that only the ends of others clear: these earn a reservation."""
 
+NO_PROMISES: Mapping[int, int] = {}
+
 OBSERVED_ANYWAY = frozenset({"paused", "spawn_failed"})
 """What holds a job back even when only observing: a person's word, and a machine that cannot fork."""
 
@@ -83,56 +85,30 @@ def decide(
     limits: Limits,
     following: Callable[[Head], Head | None],
     clocks: Clocks = fairness.NO_CLOCKS,
+    promised: Mapping[int, int] = NO_PROMISES,
 ) -> Outcome:
-    """One pass. ``following(head)`` is the job behind `head` in its lane.
+    """One pass. ``following(head)`` is the job behind `head` in its lane; ``promised`` is what earlier passes
+    told heads, by job number: when they have the slots that they reserved at the latest (epoch ms).
 
     The result does not depend on the order of `heads` or `running`.
     """
     books = Books(now, running, limits)
     turns = Turns(clocks)
-    waiting = list(heads)
+    order = Order(now, heads, turns, limits.age_boost_ms, promised, books.share_is_used_up)
     decisions: list[Decision] = []
-    while waiting:
-        ordered = sorted(waiting, key=lambda head: _key(now, head, books, turns, limits))
-        waiting = []
-        for place, head in enumerate(ordered):
-            decision = _ask(now, host, books, head, limits)
-            decisions.append(decision)
-            if isinstance(decision, Wait):
-                continue
-            if isinstance(decision, Start):
-                books.take(head)
-                turns.charge((_band(now, head, limits), head.tenant), limits.weight(head.tenant))
-                head = head._replace(last_start_at=now)
-            waiting = _rest(ordered, place, following(head))
-            break
+    while (head := order.pop()) is not None:
+        decision = _ask(now, host, books, head, limits)
+        decisions.append(decision)
+        if isinstance(decision, Wait):
+            continue
+        if isinstance(decision, Start):
+            books.take(head)
+            order.charge(head, limits.weight(head.tenant))
+            head = head._replace(last_start_at=now)
+        behind = following(head)
+        if behind is not None:
+            order.add(behind)
     return Outcome(decisions, turns)
-
-
-def _rest(ordered: Sequence[Head], place: int, behind: Head | None) -> list[Head]:
-    rest = list(ordered[place + 1 :])
-    if behind is not None:
-        rest.append(behind)
-    return rest
-
-
-def _band(now: int, head: Head, limits: Limits) -> int:
-    return fairness.effective_band(now, head.band, head.waited_since, limits.age_boost_ms)
-
-
-def _key(
-    now: int, head: Head, books: Books, turns: Turns, limits: Limits
-) -> tuple[bool, int, float, str, int, int]:
-    band = _band(now, head, limits)
-    risen = fairness.has_risen(now, head.waited_since, limits.age_boost_ms)
-    return fairness.asking_key(
-        not risen and books.share_is_used_up(head.band),
-        band,
-        turns.clock((band, head.tenant)),
-        head.tenant,
-        head.rank,
-        head.job_id,
-    )
 
 
 def _ask(now: int, host: Host, books: Books, head: Head, limits: Limits) -> Decision:
