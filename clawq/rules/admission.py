@@ -34,7 +34,7 @@ class Wait(NamedTuple):
     retry_at: int | None = None
     """Epoch ms at which it clears by itself, where that is known."""
     promised_at: int | None = None
-    """With a reservation: when the slots it needs are free at the latest, where that is known."""
+    """With a reservation: when the slots it needs are free for it at the latest, where that is known."""
 
 
 class Park(NamedTuple):
@@ -59,8 +59,8 @@ HOST_REASONS = frozenset(
 )
 """Reasons that can clear without any event of ours: the machine or the clock has to be looked at again."""
 
-SHORT_OF_SLOTS = frozenset({"max_running", "reserved"})
-"""Refusals, beside those by a resource, that only the ends of others clear: these earn a reservation."""
+SHORT_OF_SLOTS = frozenset({"max_running", "tenant_limit", "kind_limit", "band_share", "reserved"})
+"""Refusals, beside those by a resource, that only the ends of others clear: they earn a reservation."""
 
 NO_PROMISES: Mapping[int, int] = {}
 
@@ -97,7 +97,7 @@ def decide(
     order = Order(now, heads, turns, limits.age_boost_ms, promised, books.share_is_used_up)
     decisions: list[Decision] = []
     while (head := order.pop()) is not None:
-        decision = _ask(now, host, books, head, limits)
+        decision = _ask(now, host, books, head, limits, head.job_id in promised)
         decisions.append(decision)
         if isinstance(decision, Wait):
             continue
@@ -111,7 +111,7 @@ def decide(
     return Outcome(decisions, turns)
 
 
-def _ask(now: int, host: Host, books: Books, head: Head, limits: Limits) -> Decision:
+def _ask(now: int, host: Host, books: Books, head: Head, limits: Limits, promised: bool) -> Decision:
     if _is_paused(head, limits):
         return Wait(head, "paused")
     if head.exclusive is not None and head.exclusive in books.exclusive:
@@ -123,13 +123,13 @@ def _ask(now: int, host: Host, books: Books, head: Head, limits: Limits) -> Deci
         or _budgets(books, head, limits)
         or _gates(now, host, books, head, limits)
         or _counts(books, head, limits)
-        or _resources(now, books, head, limits)
+        or _resources(books, head, limits)
     )
     if refusal is None:
         return Start(head)
     if limits.observing and refusal.reason not in OBSERVED_ANYWAY:
         return Start(head, refusal.reason)
-    return refusal
+    return refusal if isinstance(refusal, Park) else _hold_back(now, books, head, refusal, limits, promised)
 
 
 def _is_paused(head: Head, limits: Limits) -> bool:
@@ -174,11 +174,11 @@ def _cooldown(now: int, books: Books, head: Head, limits: Limits) -> Wait | None
 def _budgets(books: Books, head: Head, limits: Limits) -> Wait | None:
     for name, amount in limits.spends(head.kind):
         budget = limits.budgets[name]
-        used = budget.used + books.spent[name]
+        used = books.used_of(name)
         if used + amount > budget.limit:
             return Wait(head, f"budget:{name}", used, budget.limit, budget.frees_at)
         if budget.per_tenant is not None:
-            own = budget.used_by.get(head.tenant, 0) + books.spent_by[name, head.tenant]
+            own = books.used_of(name, head.tenant)
             if own + amount > budget.per_tenant:
                 return Wait(head, f"budget:{name}", own, budget.per_tenant, budget.frees_at)
     return None
@@ -222,27 +222,39 @@ def _counts(books: Books, head: Head, limits: Limits) -> Wait | None:
     return None
 
 
-def _resources(now: int, books: Books, head: Head, limits: Limits) -> Wait | None:
-    """Slots that others hold, then slots that others were promised.
-
-    A head that was refused only for these for `reserve_after` reserves one of every resource that it needs,
-    also of those that are free now: reserving only what it lacks would starve it.
-    """
-    refusal = _full(books, head, limits)
-    if refusal is None:
-        return None
-    if head.short_since is not None and now - head.short_since >= limits.reserve_after_ms:
-        return refusal._replace(promised_at=books.reserve(head))
-    return refusal
-
-
-def _full(books: Books, head: Head, limits: Limits) -> Wait | None:
+def _resources(books: Books, head: Head, limits: Limits) -> Wait | None:
+    """Slots that others hold, then slots that others were promised."""
     for name in head.resources:
         limit, in_use = limits.resources[name].limit, books.resources[name]
         if in_use >= limit:
             return Wait(head, f"resource:{name}", in_use, limit)
     for name in head.resources:
         limit, in_use = limits.resources[name].limit, books.resources[name]
-        if in_use + books.reserved[name] >= limit and not books.ends_before_promise(head):
+        if in_use + books.reserved[name] >= limit and not books.ends_before_promise(head, name):
             return Wait(head, "reserved", in_use + books.reserved[name], limit)
     return None
+
+
+def _hold_back(now: int, books: Books, head: Head, refusal: Wait, limits: Limits, promised: bool) -> Wait:
+    """What a refused head keeps from those after it in the order.
+
+    One that has waited for `reserve_after` for nothing but slots reserves one of every resource that it
+    needs, also of those that are free now: reserving only what it lacks would starve it. Only the first in
+    the order that waits for a resource does so: all of them together would let slots stand idle that none of
+    them can use yet, and the moment told to a later one would not be true. What was promised is kept while
+    counts refuse it. One that has waited as long and lacks nothing but a budget keeps its amount of that.
+    """
+    reason, name = refusal.reason, refusal.reason.partition(":")[2]
+    if reason.startswith("budget:"):
+        waited = now - max(head.ready_at, head.gated_at or 0)
+        others = _counts(books, head, limits) or _resources(books, head, limits)
+        if waited >= limits.reserve_after_ms and others is None:
+            books.claim(head, name)
+    elif is_short_of_slots(reason):
+        lacks_a_resource = bool(name) or reason == "reserved"
+        due = head.short_since is not None and now - head.short_since >= limits.reserve_after_ms
+        if promised or (lacks_a_resource and due and not books.wanted.intersection(head.resources)):
+            refusal = refusal._replace(promised_at=books.reserve(head))
+        if lacks_a_resource or promised:
+            books.wanted.update(head.resources)
+    return refusal

@@ -26,15 +26,16 @@ class Books:
         self.workflows: Counter[int] = Counter()
         self.resources: Counter[str] = Counter()
         self.reserved: Counter[str] = Counter()
-        self.promised_at: int | None = None
-        """The earliest moment that any reservation of this pass was promised for."""
+        self.wanted: set[str] = set()
+        """Resources that somebody asked before waits for."""
         self.exclusive: set[str] = set()
         self.probes: Counter[str] = Counter()
-        self.spent: Counter[str] = Counter()
-        self.spent_by: Counter[tuple[str, str]] = Counter()
+        self._spent: Counter[tuple[str, str | None]] = Counter()
+        """By budget, and by budget and tenant: what starts of this pass took, and what others keep."""
         self.growing_procs = 0
         self.growing_mb = 0
         self._ends: dict[str, list[int | None]] = {}
+        self._promises: dict[str, list[int | None]] = {}
         for job in running:
             self._hold(job)
 
@@ -62,8 +63,8 @@ class Books:
             self._ends.setdefault(name, []).append(head.deadline_at)
             self.probes[name] += 1
         for name, amount in self._limits.spends(head.kind):
-            self.spent[name] += amount
-            self.spent_by[name, head.tenant] += amount
+            self._spent[name, None] += amount
+            self._spent[name, head.tenant] += amount
 
     def _count(
         self, band: int, tenant: str, kind: str, root: int, resources: list[str], exclusive: str | None
@@ -97,6 +98,19 @@ class Books:
         kept = fairness.kept_for(slots, self.bands, most, most - self.total)
         return sum(count for owner, count in kept.items() if owner != band)
 
+    def used_of(self, budget: str, tenant: str | None = None) -> int:
+        """What is gone of a budget, or of one tenant's part of it."""
+        found = self._limits.budgets[budget]
+        used = found.used if tenant is None else found.used_by.get(tenant, 0)
+        return used + self._spent[budget, tenant]
+
+    def claim(self, head: Head, budget: str) -> None:
+        """Keep what this head needs of a budget; of its tenant's part only, when that is what it lacks."""
+        amount = dict(self._limits.spends(head.kind))[budget]
+        if self.used_of(budget) + amount > self._limits.budgets[budget].limit:
+            self._spent[budget, None] += amount
+        self._spent[budget, head.tenant] += amount
+
     def reserve(self, head: Head) -> int | None:
         """Reserve one slot of every resource that the head needs; when they are free at the latest.
 
@@ -107,8 +121,8 @@ class Books:
             self.reserved[name] += 1
             free_at = self._free_at(name)
             promise = None if promise is None or free_at is None else max(promise, free_at)
-        if promise is not None:
-            self.promised_at = promise if self.promised_at is None else min(self.promised_at, promise)
+        for name in head.resources:
+            self._promises.setdefault(name, []).append(promise)
         return promise
 
     def _free_at(self, name: str) -> int | None:
@@ -119,10 +133,9 @@ class Books:
         ends = sorted(end for end in self._ends.get(name, []) if end is not None)
         return ends[missing - 1] if missing <= len(ends) else None
 
-    def ends_before_promise(self, head: Head) -> bool:
-        """May it use a reserved slot, since a hard deadline ends it before anybody was promised that slot?"""
-        return (
-            head.deadline_at is not None
-            and self.promised_at is not None
-            and head.deadline_at <= self.promised_at
+    def ends_before_promise(self, head: Head, name: str) -> bool:
+        """Does a hard deadline end it before anybody has the slot of `name` that is reserved for them?"""
+        deadline = head.deadline_at
+        return deadline is not None and all(
+            promise is not None and deadline <= promise for promise in self._promises[name]
         )
