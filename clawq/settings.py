@@ -42,7 +42,7 @@ def identity(path: str) -> str:
 
 def from_a_file(row_identity: str) -> bool:
     """Whether the form in force was made from a file, and not of the defaults."""
-    return not row_identity.endswith(":")
+    return bool(row_identity) and not row_identity.endswith(":")
 
 
 def verdict(seen: str, row_identity: str, broken_identity: str | None) -> str:
