@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import apsw
@@ -9,9 +10,10 @@ import apsw
 from clawq.job import BANDS
 from clawq.rules import admission, fairness, ramp
 from clawq.rules.admission import Park, Start, Wait
-from clawq.rules.facts import PRESSURES, UNMEASURED, Cooldown, Head, Host, Limits, Resource
+from clawq.rules.facts import PRESSURES, UNMEASURED, Cooldown, Head, Host, Lane, Limits, Resource
 from clawq.settings import Settings
 from clawq.store import attempts, ledger, lanes
+from clawq.store.lanes import Told
 from clawq.store.ledger import BudgetRule
 from clawq.supervisor.start import Ticket, log_name
 from clawq.supervisor.state import State
@@ -44,6 +46,7 @@ def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -
         limits,
         lambda head: lanes.following(db, head),
         lanes.clocks(db),
+        _promises(heads, told),
     )
     every = settings.host.retry_after_ms
     tickets: list[Ticket] = []
@@ -75,6 +78,12 @@ def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -
         changes.append(rests.changes_at)
     host_refused = any(wait.reason in admission.HOST_REASONS for wait in waits)
     return Pass(tickets, host_refused, min(changes, default=None))
+
+
+def _promises(heads: list[Head], told: Mapping[Lane, Told]) -> dict[int, int]:
+    """What earlier passes told heads that reserved, by job number (epoch ms)."""
+    promised = {head.job_id: told[head.lane].promised_at for head in heads if head.lane in told}
+    return {job_id: at for job_id, at in promised.items() if at is not None}
 
 
 def limits_from(state: State, settings: Settings, cooldowns: dict[str, Cooldown], now: int) -> Limits:
