@@ -66,9 +66,9 @@ def _kept(draft: "Draft", taken: "list[Any]") -> int:
     Only a pass knows whole slots; a share that is no whole number of them counts so that more is kept.
     """
     frame = draft.frame
-    used = [sum(row[4] for row in taken if row[0] == band) for band in _BANDS_THAT_KEEP]
-    exact = [frame.max_running * (share or 0) / 100 for share in frame.shares]
-    room = frame.max_running - 1 - sum(min(n, int(slots)) for n, slots in zip(used, exact, strict=True))
+    used: list[int] = [sum(row[4] for row in taken if row[0] == band) for band in _BANDS_THAT_KEEP]
+    exact: list[float] = [frame.max_running * (share or 0) / 100 for share in frame.shares]
+    room: int = frame.max_running - 1 - sum(min(n, int(slots)) for n, slots in zip(used, exact, strict=True))
     keep = sum(1 for band in _BANDS_THAT_KEEP if band != draft.band and used[band] < exact[band])
     return max(0, min(keep, room))
 
