@@ -34,7 +34,10 @@ class Books:
         """By budget, and by budget and tenant: what starts of this pass took, and what others keep."""
         self.growing_procs = 0
         self.growing_mb = 0
-        self._ends: dict[str, list[int | None]] = {}
+        self._holders: dict[str, list[tuple[int, int | None]]] = {}
+        """By resource: job, and what ends it at the latest."""
+        self._relied_on: set[int] = set()
+        """Jobs whose ends somebody waits for with a reservation."""
         self._promises: dict[str, list[int | None]] = {}
         for job in running:
             self._hold(job)
@@ -44,7 +47,7 @@ class Books:
             job.band, job.tenant, job.kind, job.root_id or job.job_id, split(job.needs), job.exclusive
         )
         for name in split(job.needs):
-            self._ends.setdefault(name, []).append(job.ends_by)
+            self._holders.setdefault(name, []).append((job.job_id, job.ends_by))
         if self._now - job.started_at < GROWTH_MS:
             peak = self._limits.footprint(job.kind)
             self.growing_procs += max(0, peak.procs - (job.procs or 0))
@@ -60,7 +63,7 @@ class Books:
         self.growing_procs += peak.procs
         self.growing_mb += peak.mb
         for name in head.resources:
-            self._ends.setdefault(name, []).append(head.deadline_at)
+            self._holders.setdefault(name, []).append((head.job_id, head.deadline_at))
             self.probes[name] += 1
         for name, amount in self._limits.spends(head.kind):
             self._spent[name, None] += amount
@@ -112,26 +115,28 @@ class Books:
         self._spent[budget, head.tenant] += amount
 
     def reserve(self, head: Head) -> int | None:
-        """Reserve one slot of every resource that the head needs; when they are free at the latest.
+        """Reserve one slot of every resource that the head needs; when it has them and a place at the latest.
 
-        None where some holder has no timeout or deadline that ends it.
+        It takes the place of whoever holds the last of them. None where somebody before it waits for the same
+        holder, whose end makes one place only, or where no timeout or deadline ends some holder.
         """
         promise: int | None = self._now
+        holders: set[int] = set()
         for name in head.resources:
             self.reserved[name] += 1
-            free_at = self._free_at(name)
-            promise = None if promise is None or free_at is None else max(promise, free_at)
+            missing = self.resources[name] + self.reserved[name] - self._limits.resources[name].limit
+            if missing > 0:
+                held = self._holders.get(name, [])
+                holders.update(job_id for job_id, _ in held)
+                ends = sorted(ends_by for _, ends_by in held if ends_by is not None)
+                free_at = ends[missing - 1] if missing <= len(ends) else None
+                promise = None if promise is None or free_at is None else max(promise, free_at)
+        if holders & self._relied_on:
+            promise = None
+        self._relied_on |= holders
         for name in head.resources:
             self._promises.setdefault(name, []).append(promise)
         return promise
-
-    def _free_at(self, name: str) -> int | None:
-        """When a slot of this resource is free for the last one who reserved it, at the latest."""
-        missing = self.resources[name] + self.reserved[name] - self._limits.resources[name].limit
-        if missing <= 0:
-            return self._now
-        ends = sorted(end for end in self._ends.get(name, []) if end is not None)
-        return ends[missing - 1] if missing <= len(ends) else None
 
     def ends_before_promise(self, head: Head, name: str) -> bool:
         """Does a hard deadline end it before anybody has the slot of `name` that is reserved for them?"""
