@@ -84,8 +84,8 @@ def kept_for(
     """Slots that stay free for jobs that came in a band: {band: 1}, while that leaves one for the others.
 
     A band keeps one while it uses less than its share. `used` counts by the band that a job came in. What
-    these bands use of their shares is not left for the others: else, where their shares are all there is, each
-    slot that is given back would be kept, and the others would wait for ever. The last `free` slot is
+    these bands use of their shares is not left for the others: else, where their shares are all there is,
+    each slot that is given back would be kept, and the others would wait for ever. The last `free` slot is
     critical's: kept for both at once it would be of use to neither.
     """
     room = max_running - 1 - sum(min(used.get(band, 0), slots.get(band, 0)) for band in KEEPERS)
@@ -196,15 +196,14 @@ class Order:
         """It was started: its tenant's turn is over, and what waits in its band for the same begins anew."""
         turn = (head.band, head.tenant)
         clock = self._turns.clock(turn)
-        left = self._heads[self._next :]
-        self._turns.charge(
-            turn,
-            weight,
-            any(
-                each.band == head.band and self._turns.clock((each.band, each.tenant)) < clock
-                for _, each in left
-            ),
-        )
+        others, same = [], []
+        for entry in self._heads[self._next :]:
+            if entry[1].band == head.band:
+                same.append(entry[1])
+            else:
+                others.append(entry)
+        behind = any(self._turns.clock((each.band, each.tenant)) < clock for each in same)
+        self._turns.charge(turn, weight, out_of_turn=behind)
         self._served[head.band, head.needs] = self._now
-        self._heads = sorted((self._key(each), each) for _, each in left)
+        self._heads = sorted([*others, *((self._key(each), each) for each in same)])
         self._next = 0
