@@ -53,9 +53,9 @@ def limits(
         retry_after_ms=MINUTE,
         resources={name: Resource(slots) for name, slots in (resources or {}).items()},
         tenant=lambda name: tenants.get(name, max_running),
-        kind=kinds.get,
+        kind=lambda name, band: kinds.get(name),
         weight=lambda name: weights.get(name, 1.0),
-        spends=lambda name: tuple(sorted(spends.get(name, {}).items())),
+        spends=lambda name, band: tuple(sorted(spends.get(name, {}).items())),
     )
     return base._replace(**others)  # type: ignore[arg-type]
 
@@ -321,7 +321,7 @@ class Simulator:
             if lane[0] == job.band and lane[3] == job.needs:
                 memory.last_start_at = self.now
         self.started.append(Started(self.now, job, would))
-        for name, amount in self.limits.spends(job.kind):
+        for name, amount in self.limits.spends(job.kind, job.band):
             self.entries[name].append((self.now, job.tenant, amount))
         for name in split(job.needs):
             rest = self.rests.get(name)
@@ -498,11 +498,12 @@ class Simulator:
         self.deferred[head.job_id][wait.reason] += 1
 
     def _promised(self) -> dict[int, int]:
-        return {
-            each.short_job: each.promised_at
-            for each in self.memory.values()
-            if each.short_job is not None and each.promised_at is not None
-        }
+        found = {}
+        for lane, places in self.lanes.items():
+            memory = self.memory.get(lane)
+            if memory is not None and memory.short_job == places[0][1] and memory.promised_at is not None:
+                found[memory.short_job] = memory.promised_at
+        return found
 
     def _keep_turns(self, turns: Turns) -> None:
         present = {**self.clocks.present, **turns.presents}

@@ -146,7 +146,7 @@ def _fits(head: Head, limits: Limits) -> Wait | None:
         resource = limits.resources.get(name)
         if resource is None or resource.limit <= 0:
             return Wait(head, "never_fits", None, 0)
-    for name, amount in limits.spends(head.kind):
+    for name, amount in limits.spends(head.kind, head.band):
         budget = limits.budgets.get(name)
         if budget is None or amount > budget.most_for_one:
             return Wait(head, "never_fits", amount, None if budget is None else budget.most_for_one)
@@ -172,7 +172,7 @@ def _cooldown(now: int, books: Books, head: Head, limits: Limits) -> Wait | None
 
 
 def _budgets(books: Books, head: Head, limits: Limits) -> Wait | None:
-    for name, amount in limits.spends(head.kind):
+    for name, amount in limits.spends(head.kind, head.band):
         budget = limits.budgets[name]
         used = books.used_of(name)
         if used + amount > budget.limit:
@@ -213,7 +213,7 @@ def _counts(books: Books, head: Head, limits: Limits) -> Wait | None:
     of_tenant, tenant_limit = books.tenants[head.tenant], limits.tenant(head.tenant)
     if of_tenant >= tenant_limit:
         return Wait(head, "tenant_limit", of_tenant, tenant_limit)
-    of_kind, kind_limit = books.kinds[head.kind], limits.kind(head.kind)
+    of_kind, kind_limit = books.kinds[head.kind], limits.kind(head.kind, head.band)
     if kind_limit is not None and of_kind >= kind_limit:
         return Wait(head, "kind_limit", of_kind, kind_limit)
     open_to_it = limits.max_running - books.kept_from(head.band)

@@ -65,7 +65,7 @@ class Books:
         for name in head.resources:
             self._holders.setdefault(name, []).append((head.job_id, head.deadline_at))
             self.probes[name] += 1
-        for name, amount in self._limits.spends(head.kind):
+        for name, amount in self._limits.spends(head.kind, head.band):
             self._spent[name, None] += amount
             self._spent[name, head.tenant] += amount
 
@@ -109,7 +109,7 @@ class Books:
 
     def claim(self, head: Head, budget: str) -> None:
         """Keep what this head needs of a budget; of its tenant's part only, when that is what it lacks."""
-        amount = dict(self._limits.spends(head.kind))[budget]
+        amount = dict(self._limits.spends(head.kind, head.band))[budget]
         if self.used_of(budget) + amount > self._limits.budgets[budget].limit:
             self._spent[budget, None] += amount
         self._spent[budget, head.tenant] += amount

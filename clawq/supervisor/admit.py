@@ -57,7 +57,7 @@ def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -
                 if ticket is None:
                     continue
                 lanes.note_start(db, head, now)
-                ledger.reserve(db, head.tenant, token, limits.spends(head.kind), now)
+                ledger.reserve(db, head.tenant, token, limits.spends(head.kind, head.band), now)
                 ledger.note_start(db, head.resources, rests.cooldowns, token)
                 if would is not None:
                     ledger.observe(db, "start", would, head.kind, head.tenant, now)
@@ -95,7 +95,7 @@ def limits_from(state: State, settings: Settings, cooldowns: dict[str, Cooldown]
         retry_after_ms=host.retry_after_ms,
         resources={name: Resource(each.limit, each.min_free_mb) for name, each in settings.resources.items()},
         tenant=settings.tenant_max_running,
-        kind=lambda name: settings.kind(name).max_running,
+        kind=lambda name, band: settings.kind(name, BANDS[band]).max_running,
         weight=settings.tenant_weight,
         max_running_per_workflow=settings.limits.max_running_per_workflow,
         max_user_procs=_processes(state, settings)[1],
@@ -106,7 +106,7 @@ def limits_from(state: State, settings: Settings, cooldowns: dict[str, Cooldown]
         band_slots=fairness.share_slots(shares, settings.limits.max_running) if shares else None,
         age_boost_ms=settings.limits.age_boost_ms,
         reserve_after_ms=settings.limits.reserve_after_ms,
-        spends=lambda name: tuple(sorted(settings.kind(name).spends.items())),
+        spends=lambda name, band: tuple(sorted(settings.kind(name, BANDS[band]).spends.items())),
         budgets=ledger.budgets(db, budget_rules(settings), now),
         cooldowns=cooldowns,
         footprint=lambda name: footprints.get(name, UNMEASURED),

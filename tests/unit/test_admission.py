@@ -20,7 +20,7 @@ LIMITS = Limits(
     retry_after_ms=60_000,
     resources={"browser": Resource(2, 1_024), "shell": Resource(4, None)},
     tenant=lambda tenant: 8,
-    kind=lambda kind: None,
+    kind=lambda kind, band: None,
     paused=frozenset(),
 )
 
@@ -84,7 +84,7 @@ def test_a_full_lane_does_not_stop_the_next_one() -> None:
 
 def test_limits_of_tenant_and_kind() -> None:
     limits = LIMITS._replace(
-        tenant=lambda name: 1 if name == "acme" else 8, kind=lambda kind: 1 if kind == "q" else None
+        tenant=lambda name: 1 if name == "acme" else 8, kind=lambda kind, band: 1 if kind == "q" else None
     )
     jobs = [head(1, tenant="acme"), head(2, tenant="acme"), head(3, kind="q"), head(4, kind="q")]
     decisions = one_pass(jobs, limits=limits)
@@ -165,7 +165,7 @@ def test_no_limit_is_passed_nothing_admissible_is_left_and_order_does_not_matter
         for n, (band, tenant, kind, needs, name) in enumerate(jobs, 1)
     ]
     limits = LIMITS._replace(
-        tenant=lambda name: 3, kind=lambda kind: 4 if kind == "q" else None, max_running=6
+        tenant=lambda name: 3, kind=lambda kind, band: 4 if kind == "q" else None, max_running=6
     )
     decisions = one_pass(heads, limits=limits)
     shuffled = list(heads)

@@ -25,7 +25,11 @@ MINUTE = 60_000
 
 def limits(**values: object) -> Limits:
     base = Limits(
-        max_running=8, retry_after_ms=MINUTE, resources={}, tenant=lambda name: 99, kind=lambda name: None
+        max_running=8,
+        retry_after_ms=MINUTE,
+        resources={},
+        tenant=lambda name: 99,
+        kind=lambda name, band: None,
     )
     return base._replace(**values)  # type: ignore[arg-type]
 
