@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TextIO
 
-HOT = ("enqueue", "add")
+HOT = {"enqueue": "enqueue", "add": "enqueue", "throttle": "throttle", "spend": "spend"}
+"""Verb -> its module in clawq.cli."""
 BUG = 70
 INTERRUPTED = 130
 UNWRITTEN = 74
@@ -26,7 +27,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     if sys.stdin is None or sys.stdout is None or sys.stderr is None:
         _open_standard_files()
     hot = bool(words) and words[0] in HOT
-    code = _guarded(_enqueue if hot else _app, words)
+    code = _guarded(_hot if hot else _app, words)
     code = _flushed(code)
     if hot:
         # Taking the interpreter down costs a tenth of the whole run, and nothing is left to be done.
@@ -34,11 +35,11 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     return code
 
 
-def _enqueue(words: "Sequence[str]") -> int:
+def _hot(words: "Sequence[str]") -> int:
     _load_apsw()
-    from clawq.cli import enqueue
-
-    return enqueue.main(words[1:])
+    name = HOT[words[0]]
+    code: int = getattr(__import__(f"clawq.cli.{name}").cli, name).main(words[1:])
+    return code
 
 
 def _load_apsw() -> None:

@@ -12,7 +12,8 @@ from clawq.errors import Busy, ClawqError, ConfigError, Refused, UsageError
 from clawq.job import DEFAULT_KIND, DEFAULT_TENANT
 from clawq.paths import TICKS_WITHIN_MS, find_home, own_folder, utf8_path
 from clawq.store.connection import Immediate, open_db, storage_errors
-from clawq.store.intake import Draft, Intake
+from clawq.store.draft import Draft
+from clawq.store.intake import Intake
 from clawq.when import iso
 
 TYPE_CHECKING = False
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from clawq.paths import Home
-    from clawq.store.intake import Frame
+    from clawq.store.draft import Frame
 
 
 class Receipt:
@@ -32,6 +33,7 @@ class Receipt:
     ``outcome`` is admitted, queued, scheduled, held, duplicate or rejected. ``job_id`` and ``state``
     are those of the job, of the existing one for a duplicate (``state`` None once it is pruned), and
     None for a refusal and for a dry run. ``reason`` and ``retry_after_s`` belong to a refusal.
+    ``degraded``: taken as its kind's ``degrade_to``, since it could not start at once.
     ``safe_to_retry``: asking again cannot make a second job. ``deadline_at`` is ISO 8601 in UTC.
     """
 
@@ -55,11 +57,12 @@ class Receipt:
         retry_after_s: int | None = None,
         safe_to_retry: bool = False,
         deadline_at: str | None = None,
+        degraded: bool = False,
     ) -> None:
         self.outcome = outcome
         self.job_id = job_id
         self.state = state
-        self.degraded = False
+        self.degraded = degraded
         self.reason = reason
         self.retry_after_s = retry_after_s
         self.safe_to_retry = safe_to_retry
@@ -142,12 +145,13 @@ def enqueue(
 class Producer:
     """One open queue: ``with Producer() as producer:``. Raises what opening the database raises."""
 
-    __slots__ = ("_here", "_intake", "_path", "_programs", "home")
+    __slots__ = ("_here", "_path", "_programs", "home", "intake")
+    # `intake` is for clawq's own modules; users of the API have `enqueue` and the like.
 
     def __init__(self, home: "Home | None" = None) -> None:
         self.home = find_home() if home is None else home
         try:
-            self._intake = Intake(open_db(self.home))
+            self.intake = Intake(open_db(self.home))
         except Busy as error:
             raise _database_busy(error) from error
         # Looked at once for each enqueue_many: a batch asks a thousand times.
@@ -159,7 +163,7 @@ class Producer:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._intake.db.close()
+        self.intake.db.close()
 
     def enqueue(self, given: "Mapping[str, object]", dry_run: bool = False) -> Receipt:
         """One job from the options as they were given. Raises as the function ``enqueue`` does."""
@@ -184,7 +188,7 @@ class Producer:
         try:
             with storage_errors(self.home.db):
                 for _ in range(5):
-                    self._follow_config(now)
+                    self.follow_config(now)
                     drafts = self._drafts(batch, now)
                     answers = self._write(drafts, now, ticking, dry_run)
                     if answers is not None:
@@ -210,7 +214,7 @@ class Producer:
             return None
         try:
             with storage_errors(self.home.db):
-                waited = self._intake.nag(time.strftime("%Y-%m-%d"), now)
+                waited = self.intake.nag(time.strftime("%Y-%m-%d"), now)
         except ClawqError:
             return None
         if waited is None:
@@ -222,31 +226,31 @@ class Producer:
     def outcome(self, job_id: int) -> "tuple[str, int | None, str | None] | None":
         """(state, exit_code, last_error) of a job, or None once it is pruned."""
         with storage_errors(self.home.db):
-            return self._intake.outcome(job_id)
+            return self.intake.outcome(job_id)
 
     def checkpoint(self) -> None:
         """Fold the log of writes back into the database: a big one makes every later opening slow."""
         import apsw
 
         try:
-            self._intake.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self.intake.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.Error:
             pass  # somebody reads or writes; the supervisor does it later
 
-    # ------------------------------------------------------------------ the steps of enqueue_many
-
-    def _follow_config(self, now: int) -> None:
+    def follow_config(self, now: int) -> None:
         """Have the file's newest good form in force. Raises ConfigError when there never was one."""
         seen = settings.identity(self.home.config)
-        identity, broken, error = self._intake.stamp()
+        identity, broken, error = self.intake.stamp()
         verdict = settings.verdict(seen, identity, broken)
         if verdict == settings.REFUSE:
             raise ConfigError(error or f"{self.home.config} is not valid")
         if verdict == settings.COMPILE:
             from clawq.config import refresh_row  # pydantic and all: only whoever meets a changed file pays
 
-            refresh_row(self._intake.db, self.home, now)
-            self._intake.stamp()
+            refresh_row(self.intake.db, self.home, now)
+            self.intake.stamp()
+
+    # ------------------------------------------------------------------ the steps of enqueue_many
 
     def _drafts(
         self, batch: "Sequence[Mapping[str, object] | ClawqError]", now: int
@@ -264,7 +268,7 @@ class Producer:
 
     def _draft(self, asked: "dict[str, Any]", now: int) -> Draft:
         """Everything about a job that can be told without the transaction. Raises UsageError."""
-        intake = self._intake
+        intake = self.intake
         command = asked.get("command")
         kind = asked.get("kind")
         if kind is None:
@@ -296,14 +300,25 @@ class Producer:
             asked["payload"] = self._json_text(payload)
         cwd = self._folder(asked.get("cwd"))
         self._find_program(frame.program if command is None else command[0], asked, frame, cwd)
-        return Draft(asked, kind, tenant, frame, cwd, self._path, now)
+        draft = Draft(asked, kind, tenant, frame, cwd, self._path, now)
+        if frame.on_busy == "degrade" and frame.degrade_to is not None:
+            # Looked at now: a lighter kind that cannot run should not come to light when all is busy.
+            lighter = intake.frame(frame.degrade_to, asked.get("band"), tenant)
+            if command is None and lighter.program is None:
+                raise UsageError(
+                    f"kind {frame.degrade_to!r:.80}, which {kind!r:.80} degrades to, has no command",
+                    f"give it one in clawq.toml, or here: clawq enqueue {kind} -- COMMAND ARG...",
+                )
+            self._find_program(lighter.program if command is None else command[0], asked, lighter, cwd)
+            draft.lighter = Draft(asked, frame.degrade_to, tenant, lighter, cwd, self._path, now, kind)
+        return draft
 
     def _json_text(self, payload: bytes) -> str:
         try:
             text = payload.decode()
         except UnicodeDecodeError:
             raise UsageError("the payload is not UTF-8", "pass JSON, which always is") from None
-        if "\0" in text or not self._intake.is_json(text):
+        if "\0" in text or not self.intake.is_json(text):
             raise UsageError(
                 f"the payload is not JSON: {text!r:.60}", "quote it for the shell, as in '{\"n\": 1}'"
             )
@@ -331,7 +346,7 @@ class Producer:
         env = asked.get("env") or {}
         path = env.get("PATH") or frame.kind_path or frame.env_path or self._path
         if not path:
-            path = self._intake.supervisor_path() or os.defpath
+            path = self.intake.supervisor_path() or os.defpath
         key = (program, path, cwd)
         if key not in self._programs:
             self._programs[key] = _is_there(program, path, cwd) or _is_ours(program)
@@ -352,7 +367,7 @@ class Producer:
         self, drafts: "list[Draft | ClawqError]", now: int, ticking: bool, dry_run: bool
     ) -> "list[Receipt | ClawqError] | None":
         """One transaction; None when the configuration changed since it was read."""
-        intake = self._intake
+        intake = self.intake
         answers: list[Receipt | ClawqError] = []
         try:
             with Immediate(intake.db):
@@ -375,6 +390,7 @@ class Producer:
                             taken.state,
                             safe_to_retry=draft.key is not None,
                             deadline_at=None if taken.deadline_at is None else iso(taken.deadline_at),
+                            degraded=taken.degraded,
                         )
                     )
                 if dry_run:
@@ -404,7 +420,7 @@ class Producer:
         if counts:
             from clawq.store.refusals import count_refusals
 
-            count_refusals(self._intake.db, counts, now)
+            count_refusals(self.intake.db, counts, now)
         if news and os.path.exists(self.home.sock):
             from clawq.poke import poke
 

@@ -7,6 +7,7 @@
     |-- NoSuchJob              1
     |-- WrongState             1   the job's state does not allow it
     |-- Refused           65 | 75  the queue's answer to a producer, with reason and retry_after_s
+    |-- LeaseLost             77   inside a job: another attempt owns it now, or it has ended
     |-- StorageError          74   disk full, database unreadable or not ours
     |-- Busy                  75   somebody else holds what this needs; try again
     `-- ConfigError           78   clawq.toml: file, line, key, what was expected
@@ -87,6 +88,19 @@ class Refused(ClawqError):
         self.retry_after_s = retry_after_s
         self.safe_to_retry = self.exit_code == 75 if safe_to_retry is None else safe_to_retry
         super().__init__(what, fix)
+
+
+class LeaseLost(ClawqError):
+    """What a job's agent asks for in the name of an attempt that is no longer its own."""
+
+    exit_code = 77
+    reason = "lease_lost"
+
+    def __init__(self, job_id: int) -> None:
+        self.job_id = job_id
+        super().__init__(
+            f"job {job_id} is no longer this agent's", "stop: what it does now counts for nothing"
+        )
 
 
 class StorageError(ClawqError):

@@ -322,33 +322,48 @@ def parse(argv: "Sequence[str]") -> "dict[str, object]":
 
     Raises UsageError.
     """
+    given, words, command = split(argv, BY_FLAG, "enqueue")
+    if len(words) > 1:
+        raise UsageError(
+            f"unexpected {words[1]!r:.80}",
+            "one KIND, and the command after --: clawq enqueue KIND -- COMMAND",
+        )
+    if words:
+        given["kind"] = words[0]
+    if command is not None:
+        given["command"] = command
+    return given
+
+
+def split(
+    argv: "Sequence[str]", by_flag: "Mapping[str, Option]", verb: str
+) -> "tuple[dict[str, object], list[str], list[str] | None]":
+    """({key: text, True or a list}, the words that are no options, those after ``--`` or None).
+
+    Raises UsageError.
+    """
     given: dict[str, object] = {}
+    words: list[str] = []
     position = 0
     while position < len(argv):
         word = argv[position]
         position += 1
         if word == "--":
-            given["command"] = list(argv[position:])
-            break
+            return given, words, list(argv[position:])
         if word[:1] != "-" or word == "-":
-            if "kind" in given:
-                raise UsageError(
-                    f"unexpected {word!r:.80}",
-                    "one KIND, and the command after --: clawq enqueue KIND -- COMMAND",
-                )
-            given["kind"] = word
+            words.append(word)
             continue
         flag, equals, value = word[2:].partition("=")
-        option = BY_FLAG.get(flag) if word[:2] == "--" else None
+        option = by_flag.get(flag) if word[:2] == "--" else None
         if option is None:
             shown = word.partition("=")[0]
-            if "kind" in given and word[:2] != "--" and "--" not in argv:
+            if words and word[:2] != "--" and "--" not in argv:
                 raise UsageError(
                     f"unknown option {shown!r:.80}",
-                    f"a command comes after --: clawq enqueue -- {given['kind']:.80} {word:.80} ...",
+                    f"a command comes after --: clawq {verb} -- {words[0]:.80} {word:.80} ...",
                 )
-            fix = near(shown, [each.flag for each in OPTIONS])
-            raise UsageError(f"unknown option {shown!r:.80}", fix + "`clawq enqueue --help` lists them")
+            fix = near(shown, [each.flag for each in by_flag.values()])
+            raise UsageError(f"unknown option {shown!r:.80}", fix + f"`clawq {verb} --help` lists them")
         if not option.metavar:
             if equals:
                 raise UsageError(f"{option.flag} takes no value", f"write {option.flag} alone")
@@ -367,7 +382,7 @@ def parse(argv: "Sequence[str]") -> "dict[str, object]":
             earlier.append(value)
         else:
             given[option.key] = value
-    return given
+    return given, words, None
 
 
 def read(given: "Mapping[str, object]", now: int) -> "dict[str, object]":

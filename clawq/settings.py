@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Literal
 
-FORM = 1
+FORM = 2
 """Of the compiled body. Part of identity(), so that a clawq with another form compiles the file again."""
+
+NO_FILE = f"{FORM}:"
+"""The identity of no file at all: a clawq with other defaults compiles them again."""
 
 USE = "use"
 COMPILE = "compile"
@@ -22,7 +25,7 @@ REFUSE = "refuse"
 
 
 def identity(path: str) -> str:
-    """Which version of the file at `path` this is; ``''`` when there is none.
+    """Which version of the file at `path` this is; NO_FILE when there is none.
 
     The time of change counts besides the time of writing: a chmod that makes a file readable is news.
     """
@@ -31,10 +34,15 @@ def identity(path: str) -> str:
         path = os.fsencode(path).decode(errors="backslashreplace")  # cron's locale must name the same file
     except (FileNotFoundError, NotADirectoryError):
         # A link whose target is away (a disk not mounted) is a broken file, not a file that was removed.
-        return f"{FORM}:{path}:a link to nothing" if os.path.islink(path) else ""
+        return f"{FORM}:{path}:a link to nothing" if os.path.islink(path) else NO_FILE
     except OSError as error:
         return f"{FORM}:{path}:errno {error.errno}"
     return f"{FORM}:{path}:{seen.st_ino}:{seen.st_size}:{seen.st_mtime_ns}:{seen.st_ctime_ns}"
+
+
+def from_a_file(row_identity: str) -> bool:
+    """Whether the form in force was made from a file, and not of the defaults."""
+    return bool(row_identity) and not row_identity.endswith(":")
 
 
 def verdict(seen: str, row_identity: str, broken_identity: str | None) -> str:
@@ -44,40 +52,48 @@ def verdict(seen: str, row_identity: str, broken_identity: str | None) -> str:
     78), because the only file this home ever had does not compile.
     """
     if seen == broken_identity:
-        return USE if row_identity else REFUSE
+        return USE if from_a_file(row_identity) else REFUSE
     return USE if seen == row_identity and broken_identity is None else COMPILE
 
 
 class Limits:
-    """``[limits]``: counts of jobs, and how long ended jobs are kept."""
+    """``[limits]``: counts of jobs, how long they wait for a favour, and how long ended jobs are kept."""
 
     __slots__ = (
+        "age_boost_ms",
         "max_held",
         "max_queued",
         "max_queued_per_tenant",
         "max_running",
         "max_running_per_tenant",
+        "max_running_per_workflow",
+        "reserve_after_ms",
         "retention_ms",
     )
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self.max_running: int = body["max_running"]
         self.max_running_per_tenant: int = body["max_running_per_tenant"]
+        self.max_running_per_workflow: int = body["max_running_per_workflow"]
         self.max_queued: int = body["max_queued"]
         self.max_queued_per_tenant: int = body["max_queued_per_tenant"]
         self.max_held: int = body["max_held"]
+        self.reserve_after_ms: int = body["reserve_after_ms"]
+        self.age_boost_ms: int = body["age_boost_ms"]
         self.retention_ms: int = body["retention_ms"]
 
 
 class Host:
     """``[host]``: the gates before every start; ``"off"`` is a gate switched off."""
 
-    __slots__ = ("max_user_procs", "min_free_mb", "retry_after_ms")
+    __slots__ = ("max_pressure", "max_user_procs", "min_free_disk_mb", "min_free_mb", "retry_after_ms")
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self.max_user_procs: int | Literal["off"] | None = body["max_user_procs"]
         """None: a share of the account's ceiling, which the supervisor works out."""
         self.min_free_mb: int | Literal["off"] = body["min_free_mb"]
+        self.max_pressure: Literal["normal", "warn", "critical", "off"] = body["max_pressure"]
+        self.min_free_disk_mb: int | Literal["off"] = body["min_free_disk_mb"]
         self.retry_after_ms: int = body["retry_after_ms"]
 
 
@@ -92,6 +108,18 @@ class Resource:
         self.min_free_mb: int | None = body["min_free_mb"]
 
 
+class Budget:
+    """``[budgets.NAME]``: ``limit`` in any window of ``per_ms``; ``per_tenant`` (or None) of it for each."""
+
+    __slots__ = ("limit", "name", "per_ms", "per_tenant")
+
+    def __init__(self, name: str, body: Mapping[str, Any]) -> None:
+        self.name = name
+        self.limit: int = body["limit"]
+        self.per_ms: int = body["per_ms"]
+        self.per_tenant: int | None = body["per_tenant"]
+
+
 class Kind:
     """A kind's values for a job in ``band``: each of the kind, else the band, else the default, else None."""
 
@@ -100,6 +128,7 @@ class Kind:
         "band",
         "command",
         "deadline",
+        "degrade_to",
         "env",
         "env_file",
         "grace_ms",
@@ -108,12 +137,18 @@ class Kind:
         "max_age_ms",
         "max_attempts",
         "max_backoff_ms",
+        "max_mb",
+        "max_procs",
         "max_running",
         "name",
         "needs",
+        "on_busy",
+        "on_full",
         "on_lost",
         "priority",
         "queue_cap",
+        "refuse_hopeless",
+        "spends",
         "stale_after",
         "timeout_ms",
     )
@@ -125,6 +160,8 @@ class Kind:
         """With its placeholders; see clawq.placeholders.fill."""
         self.needs: list[str] = _first(layers, "needs")
         """Sorted, without repeats."""
+        self.spends: dict[str, int] = _first(layers, "spends") or {}
+        """{budget: amount}, taken whole from the first layer that says it."""
         self.priority: int = _first(layers, "priority")
         self.lease_ms: int = _first(layers, "lease_ms")
         self.heartbeat: str = _first(layers, "heartbeat")
@@ -137,7 +174,15 @@ class Kind:
         self.max_backoff_ms: int = _first(layers, "max_backoff_ms")
         self.max_age_ms: int = _first(layers, "max_age_ms")
         self.max_running: int | None = _first(layers, "max_running")
+        self.max_procs: int | None = _first(layers, "max_procs")
+        """Of its whole tree, as is ``max_mb``."""
+        self.max_mb: int | None = _first(layers, "max_mb")
         self.queue_cap: int | None = _first(layers, "queue_cap")
+        self.on_full: str = _first(layers, "on_full")
+        self.on_busy: str = _first(layers, "on_busy")
+        self.degrade_to: str | None = _first(layers, "degrade_to")
+        """A configured kind that does not degrade itself, wherever ``on_busy`` is ``degrade``."""
+        self.refuse_hopeless: bool = _first(layers, "refuse_hopeless")
         self.stale_after: str | None = _first(layers, "stale_after")
         self.on_lost: str = _first(layers, "on_lost")
         self.env: dict[str, str] = {}
@@ -158,16 +203,30 @@ def _first(layers: tuple[Mapping[str, Any], ...], key: str) -> Any:
 class Settings:
     """The effective configuration. Immutable by habit: a changed file makes a new one."""
 
-    __slots__ = ("_bands", "_defaults", "_kinds", "_seen", "_tenants", "env", "host", "limits", "resources")
+    __slots__ = (
+        "_bands",
+        "_defaults",
+        "_kinds",
+        "_seen",
+        "_tenants",
+        "budgets",
+        "env",
+        "host",
+        "limits",
+        "mode",
+        "resources",
+    )
 
     def __init__(self, body: Mapping[str, Any]) -> None:
+        self.mode: Literal["enforce", "observe"] = body["mode"]
         self.limits = Limits(body["limits"])
         self.host = Host(body["host"])
         self.resources = {name: Resource(name, each) for name, each in body["resources"].items()}
+        self.budgets = {name: Budget(name, each) for name, each in body["budgets"].items()}
         self.env: dict[str, str] = body["env"]
         """For every job; a kind's `env` and the job's own come after it."""
         self._bands: dict[str, dict[str, Any]] = body["bands"]
-        self._tenants: dict[str, dict[str, int]] = body["tenants"]
+        self._tenants: dict[str, dict[str, Any]] = body["tenants"]
         self._kinds: dict[str, dict[str, Any]] = body["kinds"]
         self._defaults: dict[str, Any] = body["kind_defaults"]
         self._seen: dict[tuple[str, str], Kind] = {}
@@ -180,9 +239,14 @@ class Settings:
         return cls(json.loads(body_text))
 
     @property
-    def tenants(self) -> dict[str, dict[str, int]]:
-        """What is written for each tenant: {name: {"max_running"?: n, "max_queued"?: n}}."""
+    def tenants(self) -> dict[str, dict[str, Any]]:
+        """What is written for each tenant: {name: {"weight"?: x, "max_running"?: n, "max_queued"?: n}}."""
         return self._tenants
+
+    @property
+    def band_shares(self) -> dict[str, float]:
+        """{band: percent of max_running}, of the bands that have a share; at most 100 together."""
+        return {name: band["share"] for name, band in self._bands.items() if "share" in band}
 
     @property
     def kind_names(self) -> list[str]:
@@ -205,8 +269,12 @@ class Settings:
 
     def tenant_max_running(self, tenant: str) -> int:
         """How many jobs of `tenant` may run at once."""
-        return self._tenants.get(tenant, {}).get("max_running", self.limits.max_running_per_tenant)
+        return int(self._tenants.get(tenant, {}).get("max_running", self.limits.max_running_per_tenant))
 
     def tenant_max_queued(self, tenant: str) -> int:
         """How many jobs of `tenant` may wait at once."""
-        return self._tenants.get(tenant, {}).get("max_queued", self.limits.max_queued_per_tenant)
+        return int(self._tenants.get(tenant, {}).get("max_queued", self.limits.max_queued_per_tenant))
+
+    def tenant_weight(self, tenant: str) -> float:
+        """How many turns `tenant` has within a band for each one of a tenant of weight 1. Above 0."""
+        return float(self._tenants.get(tenant, {}).get("weight", 1))

@@ -89,12 +89,13 @@ _clawq() {
         "resume --resource") return ;;
         "resume --band") COMPREPLY=( $(compgen -W "critical interactive normal bulk" -- "$cur") ); return ;;
         "prune --older-than") return ;;
+        "throttle --for") return ;;
     esac
     case "$verb" in
-        "") words="enqueue add run stop status list show why logs wait dead unknown retry cancel approve deny edit reconcile pause resume prune config --version -h --help" ;;
+        "") words="enqueue add run stop status list show why logs wait dead unknown retry cancel approve deny edit reconcile pause resume prune throttle spend config --version -h --help" ;;
         "enqueue") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "add") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
-        "run") words="--until-idle --standby -h --help" ;;
+        "run") words="--until-idle --observe --standby -h --help" ;;
         "stop") words="--drain --now -h --help" ;;
         "status") words="--watch --json -h --help" ;;
         "list") words="--state --kind --tenant --limit --json -h --help" ;;
@@ -113,10 +114,12 @@ _clawq() {
         "pause") words="--tenant --kind --resource --band --json -h --help" ;;
         "resume") words="--tenant --kind --resource --band --json -h --help" ;;
         "prune") words="--older-than --dry-run --json -h --help" ;;
+        "throttle") words="--for --json -h --help" ;;
+        "spend") words="--json -h --help" ;;
         "config") words="init check show path -h --help" ;;
         "config init") words="--force --json -h --help" ;;
         "config check") words="--json -h --help" ;;
-        "config show") words="--json -h --help" ;;
+        "config show") words="--overload --json -h --help" ;;
         "config path") words="--json -h --help" ;;
     esac
     COMPREPLY=( $(compgen -W "$words" -- "$cur") )

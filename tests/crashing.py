@@ -78,7 +78,7 @@ def main(point: str) -> int:
     home = find_home()
     held = instance.acquire(home.lock)
     assert held is not None
-    return loop.Supervisor(home, held, True, loop.say_on_stderr).run()
+    return loop.Supervisor(home, held, loop.say_on_stderr, until_idle=True).run()
 
 
 if __name__ == "__main__":

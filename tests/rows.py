@@ -38,6 +38,14 @@ def put(db: apsw.Connection, now: int = 1_000_000, **columns: Any) -> int:
     return int(db.execute(f"INSERT INTO jobs ({names}) VALUES ({values}) RETURNING id", row).get)
 
 
+def refuse(db: apsw.Connection, reason: str, since: int = 1_000_000, **columns: Any) -> None:
+    """What the supervisor writes when it refuses the head of a lane that there is."""
+    row: dict[str, Any] = {"band": 2, "tenant": "default", "kind": "default", "needs": ""}
+    row |= {"reason": reason, "since": since, "retry_at": since + 60_000} | columns
+    names = ", ".join(row)
+    db.execute(f"INSERT INTO lanes ({names}) VALUES ({', '.join(':' + name for name in row)})", row)
+
+
 def states(db: apsw.Connection) -> dict[int, str]:
     return dict(db.execute("SELECT id, state FROM jobs ORDER BY id").fetchall())
 

@@ -7,6 +7,19 @@ flush, and a closed or ASCII terminal is no reason to fail.
 import os
 import sys
 
+from clawq import paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def as_utf8(words: "Sequence[str]") -> "list[str]":
+    """What was typed, whatever the locale made of it. Bytes that are not UTF-8 are refused later, by name."""
+    if sys.getfilesystemencoding() == "utf-8":
+        return list(words)
+    return [paths.as_utf8(word) for word in words]
+
 
 def write_out(text: str) -> None:
     """To stdout. A reader that has gone does not undo what was done; a full disk is worth a line."""

@@ -18,6 +18,7 @@ from clawq.cli import words
 from clawq.errors import ClawqError, UsageError
 from clawq.options import near
 from clawq.paths import as_utf8
+from clawq.verbs import VERBS
 
 SECTIONS = {
     "Put work in": {
@@ -49,6 +50,10 @@ SECTIONS = {
         "resume": "clawq.cli.control",
         "prune": "clawq.cli.control",
     },
+    "Inside a job": {
+        "throttle": "clawq.cli.throttle",
+        "spend": "clawq.cli.spend",
+    },
     "Set up": {
         "config": "clawq.cli.config",
     },
@@ -57,7 +62,11 @@ SECTIONS = {
 
 MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
 
-ENQUEUE = {"enqueue": "Accept a job and walk away.", "add": "The same as enqueue."}
+HOT = {
+    "enqueue": "Accept a job and walk away.",
+    "add": "The same as enqueue.",
+    **{name: verb.summary for name, verb in VERBS.items()},
+}
 
 # The class has a public name in some versions of Typer only, its descendant in all.
 _PARSE_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
@@ -130,9 +139,9 @@ class Commands(Group):
 
 
 def _load(name: str) -> Any:
-    if name in ENQUEUE:
+    if name in HOT:
         # Only for the help: the door sends these straight to their module.
-        return TyperCommand(name, help=ENQUEUE[name])
+        return TyperCommand(name, help=HOT[name])
     module = importlib.import_module(MODULES[name])
     own = typer.Typer(add_completion=False, rich_markup_mode=None)
     if name == "config":

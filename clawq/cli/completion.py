@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clawq import job, options
+from clawq.cli import write_error
+from clawq.verbs import VERBS
 
 WORDS = {"STATE": job.STATES, "BAND": job.BANDS}
 """Values that are known beforehand, by metavar."""
@@ -54,6 +56,8 @@ def _verb(name: str, command: Any) -> Verb:
     text = _sentence(command.help or "")
     if name in ("enqueue", "add"):
         return Verb(name, text, (*map(_declared, options.OPTIONS), HELP))
+    if name in VERBS:
+        return Verb(name, text, (*map(_declared, VERBS[name].options), HELP))
     flags = [_shown(param) for param in command.params if param.param_type_name == "option"]
     below = command.list_commands(None) if hasattr(command, "list_commands") else []
     return Verb(
@@ -318,7 +322,10 @@ def files() -> dict[str, str]:
 
 def main(argv: list[str]) -> int:
     """Write them all into the folder that `argv` names."""
-    folder = Path(argv[0] if argv else "completions")
+    if len(argv) != 1 or argv[0].startswith("-"):
+        write_error("usage: python -m clawq.cli.completion FOLDER")
+        return 0 if argv in (["--help"], ["-h"]) else 2
+    folder = Path(argv[0])
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files().items():
         (folder / name).write_text(text)

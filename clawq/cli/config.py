@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -70,37 +70,74 @@ def check(as_json: AsJson = False) -> int:
 
 
 @config_app.command()
-def show(as_json: AsJson = False) -> int:
-    """Show every key's value in force, and where it comes from."""
-    from clawq.cli.desk import reading
-    from clawq.config.compiler import check_file
-    from clawq.config.explain import explain, kind_defaults
-    from clawq.store import config_row
-
+def show(
+    overload: Annotated[
+        bool,
+        typer.Option(
+            "--overload", help="Show what each kind may expect when there is too much of everything."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Show the value of every key that is in force, and where each comes from."""
     path = find_home().config
-    checked = check_file(path)
-    body: Mapping[str, object] | None = checked.body
-    if body is None:
-        with reading() as desk:
-            row = config_row.load(desk.db) if desk.db is not None else None
-        if row is None or not row[0]:
-            raise checked.error()
-        import json
+    checked, body, error = _in_force(path)
+    if overload:
+        found = _overload(body)
+    else:
+        from clawq.config.explain import explain, kind_defaults
 
-        body = json.loads(row[1])
-    error = str(checked.error()) if checked.body is None else None
-    values = explain(body, path, checked.lines if checked.body is not None else None)
+        values = explain(body, path, checked.lines if error is None else None)
+        found = {
+            "values": [
+                {"key": each.key, "value": each.value, "source": each.source, "line": each.line}
+                for each in values
+            ]
+        }
     if as_json:
-        document = [
-            {"key": each.key, "value": each.value, "source": each.source, "line": each.line}
-            for each in values
-        ]
-        words.write_json({"path": path, "exists": os.path.exists(path), "error": error, "values": document})
+        words.write_json({"path": path, "exists": os.path.exists(path), "error": error, **found})
         return 0
     if error is not None:
         words.note(f"{error}; the last good form is in force")
-    _print(values, kind_defaults(body))
+    if overload:
+        from clawq.cli.overload import draw
+
+        draw(found).print()
+    else:
+        _print(values, kind_defaults(body))
     return 0
+
+
+def _in_force(path: str) -> tuple[Checked, Mapping[str, Any], str | None]:
+    """The file, the body in force, and what is wrong with the file: then the body is the last good form.
+
+    Raises ConfigError where there never was a good one.
+    """
+    from clawq.cli.desk import reading
+    from clawq.config.compiler import check_file
+    from clawq.store import config_row
+
+    checked = check_file(path)
+    if checked.body is not None:
+        return checked, checked.body, None
+    with reading() as desk:
+        row = config_row.load(desk.db) if desk.db is not None else None
+    import json
+
+    from clawq.settings import from_a_file
+
+    if row is None or not from_a_file(row[0]):
+        raise checked.error()
+
+    return checked, json.loads(row[1]), str(checked.error())
+
+
+def _overload(body: Mapping[str, Any]) -> dict[str, Any]:
+    from clawq.cli.overload import contract
+    from clawq.host import load
+    from clawq.settings import Settings
+
+    return contract(Settings(body), load.default_max_user_procs())
 
 
 @config_app.command()
@@ -147,7 +184,8 @@ def _print(values: Sequence[Value], defaults: Sequence[Value]) -> None:
     told = [each for each in values if each.path[0] != "kinds" or not each.is_default]
     for table, rows in groupby((*told, *defaults), key=lambda each: each.path[:-1]):
         is_default = table == ("kinds", "NAME")
-        page.title("every kind that does not say otherwise" if is_default else f"[{dotted(table)}]")
+        if table:
+            page.title("every kind that does not say otherwise" if is_default else f"[{dotted(table)}]")
         page.table(
             (Column("key"), Column("value", elastic=True), Column("from")),
             [

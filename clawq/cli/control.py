@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from clawq import job, options, when
 from clawq.cli import desk, params, words
 from clawq.errors import UsageError
 from clawq.poke import poke
-from clawq.store import jobs, views
+from clawq.store import accounts, jobs, reasons, views
 
 if TYPE_CHECKING:
     from clawq.cli.desk import Desk
@@ -36,13 +37,17 @@ def pause(
 ) -> int:
     """Pause everything, or a tenant, kind, resource or band.
 
-    Nothing more of it is started; what runs goes on.
+    Nothing more of it is started until a person says `clawq resume`; what runs goes on. A rest that ends
+    by itself is `clawq throttle`.
     """
     scope, name = _scope(tenant, kind, resource, band)
     with desk.changing(create=True) as here:
         _check(scope, name, here)
         changed = here.db is not None and jobs.pause(here.db, scope, name, here.now)
+        rest = _rest(here, scope, name)
     poke(here.home)
+    if rest:
+        words.note(f"{rest} besides, which is no pause and ends by itself")
     return _tell(scope, name, changed, "paused", "paused already", as_json)
 
 
@@ -55,7 +60,7 @@ def resume(
 ) -> int:
     """Undo a pause, of everything or of one part.
 
-    Other pauses stand.
+    Other pauses stand, and so does the rest that `clawq throttle` gave a resource.
     """
     scope, name = _scope(tenant, kind, resource, band)
     with desk.changing() as here:
@@ -65,7 +70,10 @@ def resume(
             _check(scope, name, here)
         changed = known and here.db is not None and jobs.resume(here.db, scope, name)
         left = _pauses(here)
+        rest = _rest(here, scope, name)
     poke(here.home)
+    if rest:
+        words.note(f"{rest}, which is no pause: `clawq throttle {shlex.quote(name)} --for 0` ends that")
     for other in left:
         words.note(f"still paused: {_named(*other)}")
     return _tell(scope, name, changed, "resumed", "not paused", as_json)
@@ -125,6 +133,18 @@ def _scope(tenant: str | None, kind: str | None, resource: str | None, band: str
 
 def _pauses(here: Desk) -> list[tuple[str, str]]:
     return [(row["scope"], row["name"]) for row in views.pauses(here.db)] if here.db else []
+
+
+def _rest(here: Desk, scope: str, name: str) -> str | None:
+    """How far the rest of this resource has come; None when it has none."""
+    row = accounts.cooldown(here.db, name, here.now) if here.db and scope == "resource" else None
+    if row is None:
+        return None
+    if row["stage"] == accounts.RESTING:
+        return f"resource {name} rests until {reasons.moment(row['until'], here.now)}"
+    if row["stage"] == accounts.PROBING:
+        return f"resource {name} has rested, and one job probes it first"
+    return f"resource {name} comes back from its rest step by step"
 
 
 def _check(scope: str, name: str, here: Desk) -> None:

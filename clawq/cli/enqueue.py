@@ -2,13 +2,11 @@
 only what it needs is imported."""
 
 import os
-import sys
 
 from clawq import options
-from clawq.cli import write_error, write_out
+from clawq.cli import as_utf8, write_error, write_out
 from clawq.client import Producer, Receipt, refusal
 from clawq.errors import ClawqError, Refused, UsageError
-from clawq.paths import as_utf8
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,9 +18,7 @@ PAYLOAD_READ = options.PAYLOAD_MAX + 4_096
 
 def main(argv: "Sequence[str]") -> int:
     """The exit code. Raises ClawqError, which under --json has been answered on stdout already."""
-    words = list(argv)
-    if sys.getfilesystemencoding() != "utf-8":
-        words = [as_utf8(word) for word in words]  # what is not UTF-8 is refused later, by name
+    words = as_utf8(argv)
     own = words[: words.index("--")] if "--" in words else words
     if "--help" in own or "-h" in own:
         from clawq.cli.enqueue_help import text
@@ -87,14 +83,18 @@ def _answer(receipt: Receipt, switches: "dict[str, object]") -> str:
 
 def _said(receipt: Receipt) -> str:
     if receipt.outcome == "duplicate":
-        return f"job {receipt.job_id} has this key already ({receipt.state or 'pruned'})"
-    return f"job {receipt.job_id} {receipt.outcome}"
+        return f"a duplicate of job {receipt.job_id} ({receipt.state or 'pruned'})"
+    return f"job {receipt.job_id} {receipt.outcome}{_lighter(receipt)}"
 
 
 def _would_be(receipt: Receipt) -> str:
     if receipt.outcome == "duplicate":
         return f"would be a duplicate of job {receipt.job_id} ({receipt.state or 'pruned'})"
-    return f"would be {receipt.outcome}"
+    return f"would be {receipt.outcome}{_lighter(receipt)}"
+
+
+def _lighter(receipt: Receipt) -> str:
+    return ", as the lighter kind that it degrades to" if receipt.degraded else ""
 
 
 def _payload(given: str) -> bytes:

@@ -1,8 +1,14 @@
-"""``clawq enqueue --help``, from the declared options."""
+"""``--help`` of the hot verbs, from what they declare."""
 
 import textwrap
 
 from clawq import options
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clawq.verbs import Verb
 
 WIDTH = 78
 
@@ -32,12 +38,10 @@ A batch exits with the most severe code of its lines: 74, 78, 2, 65, 75, 0."""
 
 def text() -> str:
     """The whole help, at most WIDTH columns of ASCII."""
-    rows = [(f"{each.flag} {each.metavar}".rstrip(), each.help) for each in options.OPTIONS]
-    rows.append(("-h, --help", "Show this."))
     parts = [
         USAGE,
         _paragraph(ABOUT, "  "),
-        "Options:\n" + _table(rows),
+        "Options:\n" + _options(options.OPTIONS),
         _paragraph(FORMS, "  "),
         "Exit codes:\n" + _table(EXITS),
         _paragraph(WAIT, "  "),
@@ -45,11 +49,27 @@ def text() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def verb_text(verb: "Verb") -> str:
+    """The same for another hot verb."""
+    parts = [
+        f"Usage: {verb.usage} [OPTIONS]",
+        _paragraph(verb.about, "  "),
+        "Options:\n" + _options(verb.options),
+        "Exit codes:\n" + _table(verb.exits),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _options(declared: "tuple[options.Option, ...]") -> str:
+    rows = [(f"{each.flag} {each.metavar}".rstrip(), each.help) for each in declared]
+    return _table([*rows, ("-h, --help", "Show this.")])
+
+
 def _paragraph(words: str, indent: str) -> str:
     return textwrap.fill(" ".join(words.split()), WIDTH, initial_indent=indent, subsequent_indent=indent)
 
 
-def _table(rows: "list[tuple[str, str]] | tuple[tuple[str, str], ...]") -> str:
+def _table(rows: "Sequence[tuple[str, str]]") -> str:
     left = max(len(name) for name, _ in rows) + 4
     lines = []
     for name, help_text in rows:

@@ -26,6 +26,9 @@ def run(
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="End when nothing runs, is queued or is scheduled.")
     ] = False,
+    observe: Annotated[
+        bool, typer.Option("--observe", help="Start whatever is due and record what would have been refused.")
+    ] = False,
     standby: Annotated[
         bool,
         typer.Option(
@@ -55,7 +58,7 @@ def run(
         held = instance.wait_for(home.lock)
     if sys.stderr.isatty() and not until_idle:
         words.note("Ctrl-C here lets jobs finish; `clawq status` elsewhere shows the queue")
-    return Supervisor(home, held, until_idle, say_on_stderr).run()
+    return Supervisor(home, held, say_on_stderr, until_idle, observe).run()
 
 
 def stop(

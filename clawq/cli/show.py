@@ -12,12 +12,16 @@ from clawq.cli import desk, params, words
 from clawq.store import views
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from clawq.cli.render import Page, Part
 
 Document = dict[str, Any]
 
 EVENTS_SHOWN = 20
 PAYLOAD_CHARS = 2_000
+WIDE = 100
+"""Columns from which each attempt's peak has room beside its error."""
 
 
 def show(ids: params.JobIds, as_json: params.AsJson = False) -> int:
@@ -70,6 +74,10 @@ def _draw(document: Document, more: Document, now: int) -> Page:
     page.pair(
         "attempts", f"{row['attempts']} of {row['max_attempts']} charged", _retries(document["retries"])
     )
+    if document["deferrals"]:
+        page.pair("deferred", _deferred(document["deferrals"]))
+    if any(row["peak_procs"] for row in document["attempts"]):
+        page.pair("at its peak", _peak(document["attempts"]))
     if row["needs"]:
         page.pair("needs", ", ".join(row["needs"]))
     if more["exclusive"]:
@@ -100,26 +108,21 @@ def _draw_tables(page: Page, document: Document, now: int) -> None:
 
     if document["attempts"]:
         page.title("Attempts")
+        columns: list[tuple[Column, Callable[[Document], Part]]] = [
+            (Column("NO", right=True), lambda row: str(row["number"])),
+            (Column("STARTED"), lambda row: _moment(row["started_at"])),
+            (Column("TOOK", right=True), lambda row: _took(row, now)),
+            (Column("OUTCOME"), lambda row: _outcome(row["outcome"])),
+            (Column("EXIT", right=True), _exit),
+            (Column("ERROR", elastic=True), lambda row: row["error"] or ""),
+        ]
+        # On a narrow page the error needs the room more; the peak of all attempts stands above.
+        if page.width >= WIDE and any(row["peak_procs"] for row in document["attempts"]):
+            columns.insert(5, (Column("PROCS", right=True), lambda row: str(row["peak_procs"] or "-")))
+            columns.insert(6, (Column("MEMORY", right=True), lambda row: words.size(row["peak_mb"])))
         page.table(
-            [
-                Column("NO", right=True),
-                Column("STARTED"),
-                Column("TOOK", right=True),
-                Column("OUTCOME"),
-                Column("EXIT", right=True),
-                Column("ERROR", elastic=True),
-            ],
-            [
-                [
-                    str(row["number"]),
-                    _moment(row["started_at"]),
-                    _took(row, now),
-                    _outcome(row["outcome"]),
-                    _exit(row),
-                    row["error"] or "",
-                ]
-                for row in document["attempts"]
-            ],
+            [column for column, _ in columns],
+            [[cell(row) for _, cell in columns] for row in document["attempts"]],
         )
     if document["deferrals"]:
         page.title("Deferred")
@@ -149,7 +152,20 @@ def _since(state: str, more: Document, now: int) -> str:
 def _retries(retries: Document) -> Part:
     if not retries:
         return ""
-    return ("; tried again for: " + ", ".join(f"{reason} ({n})" for reason, n in retries.items()), "dim")
+    return ("; tried again for " + ", ".join(f"{n} {reason}" for reason, n in retries.items()), "dim")
+
+
+def _deferred(deferrals: list[Document]) -> str:
+    """``38 times uid_procs, once resource:browser``, the most first."""
+    most = sorted(deferrals, key=lambda row: -row["count"])
+    return ", ".join(f"{words.times(row['count'])} {row['reason']}" for row in most)
+
+
+def _peak(attempts: list[Document]) -> str:
+    """What its process tree grew to, over all attempts."""
+    procs = max(row["peak_procs"] or 0 for row in attempts)
+    mb = max(row["peak_mb"] or 0 for row in attempts)
+    return f"{procs} {'process' if procs == 1 else 'processes'}, {words.size(mb)}"
 
 
 def _moment(at: int | None) -> str:

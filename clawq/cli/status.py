@@ -10,19 +10,16 @@ import typer
 from clawq import job
 from clawq.cli import desk, params, words
 from clawq.errors import UsageError
-from clawq.store import views
+from clawq.store import accounts, views
 
 if TYPE_CHECKING:
     from clawq.cli.desk import Desk
-    from clawq.cli.render import Page, Part
+    from clawq.cli.render import Page
     from clawq.settings import Settings
 
 Document = dict[str, Any]
 
 WATCH_S = 1.0
-REFUSALS_SHOWN_S = 86_400
-DEPTH_ROWS = 15
-"""Of the table of what waits; --json has them all."""
 
 
 def status(
@@ -36,8 +33,15 @@ def status(
     if as_json:
         words.write_json(_public(document))
     else:
-        draw(document).print()
+        page(document).print()
     return 0
+
+
+def page(document: Document) -> Page:
+    """The page for people."""
+    from clawq.cli.status_page import draw
+
+    return draw(document)
 
 
 def _watch(as_json: bool) -> int:
@@ -53,22 +57,23 @@ def _watch(as_json: bool) -> int:
         raise UsageError("--watch needs a terminal", "leave it out, or add --json for a document each second")
     from clawq.cli.render import watch
 
-    watch(lambda: draw(look()), WATCH_S)
+    watch(lambda: page(look()), WATCH_S)
     return 0
 
 
 def look() -> Document:
-    """The document of ``status --json``, times in ms, with ``pauses`` and ``now`` besides."""
+    """The document of ``status --json``, times in ms, with ``pauses``, ``now`` and ``ever`` besides."""
     with desk.reading() as here:
         settings, broken = here.settings()
         document = views.status(here.db, settings, here.now)
-        document["supervisor"] = desk.look_for_supervisor(here.home, here.now)._asdict()
+        supervisor = document["supervisor"] = desk.look_for_supervisor(here.home, here.now)._asdict()
+        if supervisor["mode"] == "run" and document["observed"]["since"] is not None:
+            supervisor["mode"] = "observe"
         queued = document["counts"][job.QUEUED]
-        if queued and not document["supervisor"]["running"]:
+        if queued and not supervisor["running"]:
             # What the lanes were told is only as good as whoever would tell them something new.
             document["waiting_on"] = [{"reason": "no_supervisor", "jobs": queued, "retry_after_s": None}]
-        document["budgets"] = {}
-        document["host"] = _host(settings)
+        document["host"] = _host(settings, here.home.data)
         document["now"] = here.now
         document["ever"] = here.db is not None
         document["alerts"] = _alerts(document, broken)
@@ -85,41 +90,57 @@ PUBLIC = (
     "refused",
     "resources",
     "budgets",
+    "observed",
     "host",
     "alerts",
 )
-_PRIVATE = ("log", "exclusive", "cancel_at")
+_PRIVATE = {"running": ("log", "exclusive", "cancel_at"), "waiting_on": ("job_id",)}
+_PRIVATE_HOST = ("min_free_mb", "min_free_disk_mb", "max_pressure")
 
 
 def _public(document: Document) -> Document:
     public = {key: document[key] for key in PUBLIC}
-    public["running"] = [
-        {key: value for key, value in row.items() if key not in _PRIVATE} for row in document["running"]
-    ]
-    public["host"] = {key: value for key, value in document["host"].items() if key != "min_free_mb"}
+    for table, private in _PRIVATE.items():
+        public[table] = [
+            {key: value for key, value in row.items() if key not in private} for row in document[table]
+        ]
+    public["host"] = {key: value for key, value in document["host"].items() if key not in _PRIVATE_HOST}
     return public
 
 
-def _host(settings: Settings) -> Document:
-    """What the gates look at."""
+def _host(settings: Settings, folder: str) -> Document:
+    """What the gates look at, and where they close. `folder` lies on the disk that they ask about."""
     from clawq.host import load
 
     limit = settings.host.max_user_procs
     found: Document = {
         "user_procs": None,
-        "max_user_procs": limit if isinstance(limit, int) else None,
+        "max_user_procs": _gate(limit),
+        "tasks": None,
         "free_mb": None,
         "pressure": None,
-        "min_free_mb": settings.host.min_free_mb if isinstance(settings.host.min_free_mb, int) else None,
+        "free_disk_mb": None,
+        "min_free_mb": _gate(settings.host.min_free_mb),
+        "min_free_disk_mb": _gate(settings.host.min_free_disk_mb),
+        "max_pressure": settings.host.max_pressure,
     }
+    while not os.path.exists(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
     try:
         if limit is None:
             found["max_user_procs"] = load.default_max_user_procs()
-        sample = load.sample()
-        found.update(user_procs=sample.user_procs, free_mb=sample.free_mb)
+        sample = load.sample(folder)
+        found.update(user_procs=sample.user_procs, free_mb=sample.free_mb, free_disk_mb=sample.free_disk_mb)
+        if limit is None and sample.tasks is not None:
+            found["tasks"] = sample.tasks._asdict()
+        found["pressure"] = accounts.pressure(sample.pressure)
     except Exception:  # a machine in trouble is when people ask: whatever cannot be measured is left out
         pass
     return found
+
+
+def _gate(value: int | str | None) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def _add_silence(document: Document, here: Desk) -> None:
@@ -152,7 +173,8 @@ def _alerts(document: Document, broken: str | None) -> list[Document]:
         found.append(("unknown", text))
     for row in document["waiting_on"]:
         if row["reason"] == "never_fits":
-            text = f"{words.jobs(row['jobs'])} can never start within the limits of clawq.toml"
+            ask = f"`clawq why {row['job_id']}` says what is missing"
+            text = f"{words.jobs(row['jobs'])} can never start with this clawq.toml: {ask}"
             found.append(("never_fits", text))
     for pause in document["pauses"]:
         what = "everything" if pause["scope"] == "all" else f"{pause['scope']} {pause['name']}"
@@ -163,168 +185,3 @@ def _alerts(document: Document, broken: str | None) -> list[Document]:
         text = f"{words.jobs(counts[job.HELD])} held for a person: see `clawq list --state held`"
         found.append(("held", text))
     return [{"reason": reason, "text": text} for reason, text in found]
-
-
-_WAITS = ("paused", "held")
-"""Alerts that a person has brought about; the others need one."""
-
-
-def draw(document: Document) -> Page:
-    """The page for people."""
-    from clawq.cli.render import BAD, WAITS, Page
-
-    page = Page()
-    page.pair("supervisor", *_supervisor(document))
-    _draw_host(page, document["host"])
-    page.items("jobs", _counts(document))
-    if document["resources"]:
-        page.items("resources", map(_resource, document["resources"].items()))
-    for number, alert in enumerate(document["alerts"]):
-        label = "" if number else "alerts"
-        page.pair(label, (alert["text"], WAITS if alert["reason"] in _WAITS else BAD))
-    _draw_tables(page, document)
-    return page
-
-
-_ENDING = {
-    "drain": "finishing what runs",
-    "now": "ending its agents",
-    "handover": "handing over",
-}
-"""What a supervisor does that has been asked to end, by the mode that its lock file names."""
-
-
-def _supervisor(document: Document) -> list[Part]:
-    from clawq.cli.render import BAD, GOOD, QUIET, WAITS
-
-    found = document["supervisor"]
-    if found["pid"] is None:
-        return [("not running", BAD if document["alerts"] else QUIET)]
-    said: Part = ("running", GOOD) if found["running"] else ("not ticking", BAD)
-    since = words.short((document["now"] - found["since"]) / 1000)
-    # The lock file is written anew when a supervisor begins to end: `since` is then counted from that.
-    doing = _ENDING.get(found["mode"])
-    return [said, f", pid {found['pid']}, ", (f"{doing} for {since}", WAITS) if doing else f"up {since}"]
-
-
-def _draw_host(page: Page, host: Document) -> None:
-    procs, limit = host["user_procs"], host["max_user_procs"]
-    if procs is not None:
-        if limit:
-            page.pair("processes", *page.gauge(procs / limit), f"  {procs} of {limit}")
-        else:
-            page.pair("processes", f"{procs}, no limit")
-    free, floor = host["free_mb"], host["min_free_mb"]
-    if free is not None:
-        if floor:
-            said = f"  {words.size(free)} free, floor {words.size(floor)}"
-            page.pair("memory", *page.gauge(floor / free if free else 1.0), said)
-        else:
-            page.pair("memory", f"{words.size(free)} free, no floor")
-
-
-def _counts(document: Document) -> list[Part]:
-    from clawq.cli.render import QUIET, STATE_STYLE
-
-    found: list[Part] = [(f"{n} {state}", STATE_STYLE[state]) for state, n in document["counts"].items() if n]
-    if found:
-        return found
-    return [("none" if document["ever"] else "none: nothing was ever enqueued here", QUIET)]
-
-
-def _resource(item: tuple[str, Document]) -> Part:
-    from clawq.cli.render import WAITS
-
-    name, row = item
-    return (f"{name} {row['in_use']}/{row['limit']}", WAITS if row["in_use"] >= row["limit"] else "")
-
-
-def _draw_tables(page: Page, document: Document) -> None:
-    from clawq.cli.render import Column, state
-
-    if document["running"]:
-        page.title("Running")
-        page.table(
-            [
-                Column("ID", right=True),
-                Column("KIND", elastic=True),
-                Column("STATE"),
-                Column("TENANT", elastic=True),
-                Column("TRY", right=True),
-                Column("PID", right=True),
-                Column("FOR", right=True),
-                Column("QUIET", right=True),
-                Column("NEEDS", elastic=True),
-            ],
-            [
-                [
-                    str(row["job_id"]),
-                    row["kind"],
-                    ("cancelling", "yellow") if row["cancel_at"] else state(row["state"]),
-                    row["tenant"],
-                    str(row["attempt"]),
-                    str(row["pid"] or "-"),
-                    words.short(row["age_s"]),
-                    words.short(row["quiet_s"]),
-                    ", ".join(row["needs"]) or "-",
-                ]
-                for row in document["running"]
-            ],
-        )
-    if document["depth"]:
-        _draw_depth(page, document["depth"])
-    if document["waiting_on"]:
-        page.title("Waiting on")
-        page.table(
-            [Column("REASON", elastic=True), Column("JOBS", right=True), Column("AGAIN IN", right=True)],
-            [
-                [row["reason"], str(row["jobs"]), words.short(row["retry_after_s"])]
-                for row in document["waiting_on"]
-            ],
-        )
-    now = document["now"]
-    lately = [row for row in document["refused"] if now - row["last_at"] < REFUSALS_SHOWN_S * 1000]
-    if lately:
-        page.title("Refused in the last day")
-        page.table(
-            [
-                Column("REASON"),
-                Column("KIND", elastic=True),
-                Column("TENANT", elastic=True),
-                Column("COUNT", right=True),
-                Column("LAST", right=True),
-            ],
-            [
-                [
-                    row["reason"],
-                    row["kind"],
-                    row["tenant"],
-                    str(row["count"]),
-                    words.short((now - row["last_at"]) / 1000) + " ago",
-                ]
-                for row in lately
-            ],
-        )
-
-
-def _draw_depth(page: Page, depth: list[Document]) -> None:
-    from clawq.cli.render import Column
-
-    page.title("Queued")
-    page.table(
-        [
-            Column("TENANT", elastic=True),
-            Column("BAND"),
-            Column("KIND", elastic=True),
-            Column("JOBS", right=True),
-            Column("OLDEST", right=True),
-        ],
-        [
-            [row["tenant"], row["band"], row["kind"], str(row["queued"]), words.short(row["oldest_age_s"])]
-            for row in depth[:DEPTH_ROWS]
-        ],
-    )
-    if len(depth) > DEPTH_ROWS:
-        rest = depth[DEPTH_ROWS:]
-        more = f"{words.jobs(sum(row['queued'] for row in rest))} in {len(rest)} more rows"
-        page.line((f"  and {more}: --json has them", "dim"))

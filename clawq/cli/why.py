@@ -21,8 +21,10 @@ def why(ids: params.JobIds, as_json: params.AsJson = False) -> int:
 
     def tell(job_id: int) -> None:
         with desk.reading() as here:
-            runs = desk.look_for_supervisor(here.home, here.now).running
-            document = ask(here.queue(job_id), job_id, runs)
+            found = desk.look_for_supervisor(here.home, here.now)
+            settings, _ = here.settings()
+            doing = found.mode if found.running else None
+            document = ask(here.queue(job_id), settings, job_id, here.now, doing)
         if as_json:
             words.write_json({key: document[key] for key in PUBLIC})
         else:
@@ -43,10 +45,9 @@ def draw(document: Document, now: int) -> Page:
         page.line("  ", (row["reason"], style), _figures(row), (since, QUIET))
         page.paragraph(4, f"until {row['clears_when']}")
     for row in document["deferrals"]:
-        times = "once" if row["count"] == 1 else f"{row['count']} times"
         page.line(
             ("  deferred ", QUIET),
-            times,
+            words.times(row["count"]),
             (f", {row['reason']}, last {words.ago(now, row['last_at'])} ago", QUIET),
         )
     return page
@@ -56,8 +57,7 @@ def _in_short(document: Document) -> str:
     if document["blocked_by"]:
         return ""
     if document["state"] == job.QUEUED:
-        ahead = document["ahead"]
-        return f": next in turn, after {words.jobs(ahead)} of its lane" if ahead else ": next in turn"
+        return ": next in turn after others of its lane" if document["behind"] else ": next in turn"
     if document["state"] in job.ENDED:
         return f": nothing keeps it; `clawq show {document['job_id']}` tells how it went"
     if document["state"] in job.ACTIVE:
@@ -71,8 +71,12 @@ def _figures(row: Document) -> str:
         return ""
     if limit is None:
         return f"  {measured}"
-    if row["reason"] == "low_memory":
+    if row["reason"] in ("low_memory", "low_disk"):
         return f"  {words.size(measured)} free, floor {words.size(limit)}"
     if row["reason"] == "uid_procs":
         return f"  {measured} processes, limit {limit}"
+    if row["reason"] == "memory_pressure":
+        return f"  {measured}, limit {limit}"
+    if row["reason"].startswith("cooldown:"):
+        return f"  {measured} of {limit} are back"
     return f"  {measured} of {limit}"

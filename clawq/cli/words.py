@@ -105,6 +105,11 @@ def jobs(count: int) -> str:
     return "1 job" if count == 1 else f"{count} jobs"
 
 
+def times(count: int) -> str:
+    """``once``, ``38 times``."""
+    return "once" if count == 1 else f"{count} times"
+
+
 def job_ids(texts: Sequence[str]) -> list[int]:
     """Ids as typed, each once, in order. Raises UsageError."""
     return list(dict.fromkeys(job_id(text) for text in texts))

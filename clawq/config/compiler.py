@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from clawq import placeholders
-from clawq.config import problems
+from clawq.config import across, problems
 from clawq.config.lines import Path, key_lines, line_of
 from clawq.config.models import BUILT_IN_RESOURCES, ClawqToml, Kind
-from clawq.config.problems import Problem, dotted, quoted
+from clawq.config.problems import Problem, dotted
 from clawq.errors import ConfigError
 from clawq.job import DEFAULT_KIND
 from clawq.paths import as_utf8
@@ -70,7 +70,7 @@ def check_text(text: str, path: str) -> Checked:
     except ValidationError as error:
         found = [problems.of_value(each, lines) for each in error.errors(include_url=False)]
     known_bad = {problem.key for problem in found}
-    found += (each for each in _across(raw, lines) if each.key not in known_bad)
+    found += (each for each in across.problems_across(raw, lines) if each.key not in known_bad)
     if file is None or found:
         return Checked(path, None, tuple(sorted(found, key=lambda each: each.line)), (), raw, lines)
     body = _body(file, as_utf8(os.path.dirname(path)))
@@ -129,30 +129,6 @@ def _read(path: str) -> str:
         raise _Unreadable("not UTF-8 text", "save it as UTF-8", line) from None
 
 
-def _across(raw: Mapping[str, Any], lines: dict[Path, int]) -> Iterator[Problem]:
-    """What one value alone does not show. Looks at the raw file, so that one error hides no other."""
-    resources = {str(path[1]): (path, table) for path, table in _tables(raw, "resources")}
-    for name, (path, table) in resources.items():
-        if "limit" not in table and name not in BUILT_IN_RESOURCES:
-            fix = "expected a whole number, at least 1"
-            yield Problem(line_of(lines, path), dotted((*path, "limit")), "missing", fix)
-    known = sorted({*BUILT_IN_RESOURCES, *resources})
-    for path, table in _tables(raw, "bands", "kinds"):
-        needs = table.get("needs")
-        for index, name in enumerate(needs if isinstance(needs, list) else ()):
-            if isinstance(name, str) and name not in known:
-                line = line_of(lines, (*path, "needs", index))
-                what = f"no resource {quoted(name)}"
-                yield Problem(line, dotted((*path, "needs")), what, problems.near(name, known))
-
-
-def _tables(raw: Mapping[str, Any], *sections: str) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    for section in sections:
-        tables = raw.get(section)
-        if isinstance(tables, dict):
-            yield from (((section, name), each) for name, each in tables.items() if isinstance(each, dict))
-
-
 def _body(file: ClawqToml, folder: str) -> dict[str, Any]:
     limits = _keys(file.limits)
     if limits["max_running_per_tenant"] is None:
@@ -169,9 +145,11 @@ def _body(file: ClawqToml, folder: str) -> dict[str, Any]:
         if "env_file" in table:
             table["env_file"] = os.path.join(folder, table["env_file"])
     return {
+        "mode": file.mode,
         "limits": limits,
         "host": _keys(file.host),
         "resources": dict(sorted(resources.items())),
+        "budgets": {name: _keys(budget) for name, budget in sorted(file.budgets.items())},
         "env": dict(file.env),
         "bands": bands,
         "tenants": {name: _keys(tenant, written=True) for name, tenant in file.tenants.items()},
@@ -192,6 +170,7 @@ def _keys(table: BaseModel, written: bool = False) -> dict[str, Any]:
 
 def _warnings(body: Mapping[str, Any], lines: dict[Path, int]) -> Iterator[Problem]:
     """What is allowed and yet hardly meant."""
+    yield from across.warnings_across(body, lines)
     tables: list[tuple[Path, Mapping[str, Any]]] = [((), body)]
     tables += (
         ((section, name), each) for section in ("bands", "kinds") for name, each in body[section].items()

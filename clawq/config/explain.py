@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from clawq.config.compiler import check_text, compiled_name
 from clawq.config.lines import Path
-from clawq.config.models import BandDefaults, Host, Kind, Limits, Resource, Tenant
+from clawq.config.models import Band, Budget, Host, Kind, Limits, Resource, Tenant, Top
 from clawq.config.problems import dotted, expects, quoted
 
 DEFAULT = "default"
@@ -19,7 +19,7 @@ _MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 _TABLES: dict[str, type[BaseModel]] = {"limits": Limits, "host": Host}
-_OPEN_TABLES: dict[str, type[BaseModel]] = {"bands": BandDefaults, "tenants": Tenant}
+_OPEN_TABLES: dict[str, type[BaseModel]] = {"bands": Band, "tenants": Tenant}
 
 
 class Value(NamedTuple):
@@ -62,11 +62,14 @@ class _Sources:
         self.defaults = check_text("", file).body or {}
 
     def values(self) -> Iterator[Value]:
+        yield from self.table((), Top, self.body, self.defaults)
         for section, model in _TABLES.items():
             yield from self.table((section,), model, self.body[section], self.defaults[section])
         for name, table in self.body["resources"].items():
             built_in = self.defaults["resources"].get(name, {})
             yield from self.table(("resources", name), Resource, table, built_in)
+        for name, table in self.body["budgets"].items():
+            yield from self.table(("budgets", name), Budget, table, {"per_tenant": None})
         for name, text in self.body["env"].items():
             yield self.written(("env", name), text)
         for section, model in _OPEN_TABLES.items():
@@ -120,6 +123,13 @@ def shown_default(model: type[BaseModel], key: str) -> str:
     return str(extra["shown"])
 
 
+def is_required(model: type[BaseModel], key: str) -> bool:
+    """May the key not be left out of its table?"""
+    extra = model.model_fields[key].json_schema_extra
+    assert isinstance(extra, dict)
+    return bool(extra["required"])
+
+
 def _default(model: type[BaseModel], key: str) -> str:
     shown = shown_default(model, key)
     return f"{DEFAULT}: {shown}" if shown else DEFAULT
@@ -139,16 +149,21 @@ def plain(model: type[BaseModel], key: str, table: Mapping[str, Any]) -> Any:
     value = table[compiled_name(key, model)]
     if not expects(model.model_fields[key]).ms:
         return value
-    if value == 0 and key == "timeout":
-        return "none"
-    unit = next((unit for unit, length in reversed(_MS.items()) if value and value % length == 0), "s")
-    return f"{value // _MS[unit]}{unit}"
+    return "none" if value == 0 and key == "timeout" else duration(value)
+
+
+def duration(ms: int) -> str:
+    """As a person would write it, in one unit: ``90s``, ``2h``."""
+    unit = next((unit for unit, length in reversed(_MS.items()) if ms and ms % length == 0), "s")
+    return f"{ms // _MS[unit]}{unit}"
 
 
 def toml(value: Any) -> str:
     """A value as TOML, on one line."""
     if isinstance(value, str):
         return quoted(value)
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, list):
         return f"[{', '.join(map(toml, value))}]"
     if isinstance(value, dict):

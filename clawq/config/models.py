@@ -15,9 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 from clawq import options, placeholders, when
 from clawq.errors import UsageError
 from clawq.job import BANDS
+from clawq.rules.facts import PRESSURES
 
 BUILT_IN_RESOURCES = {"browser": 2, "local_model": 1, "shell": 4}
 HEARTBEATS = ("process", "output", "agent")
+LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1000
 MOST = 1_000_000_000
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
@@ -85,6 +87,15 @@ def _gate(least: int) -> PlainValidator:
     return PlainValidator(check)
 
 
+def _number(least: float, most: float) -> PlainValidator:
+    def check(value: object) -> int | float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+            raise ValueError
+        return value
+
+    return PlainValidator(check)
+
+
 def _one_of(what: str, names: Sequence[str]) -> PlainValidator:
     def check(value: object) -> str:
         text = _text(value)
@@ -146,13 +157,16 @@ def _path(value: object) -> str:
     return path
 
 
-def _key(default: Any, meaning: str, *, shown: str = "", example: Any = None) -> Any:
-    """A field. `shown` stands for a default that is worked out; `example` for a key without one."""
+def _key(default: Any, meaning: str, *, shown: str = "", example: Any = None, required: bool = False) -> Any:
+    """A field. `shown` stands for a default that is worked out; `example` for a key without one.
+
+    `required` is for the reference: a missing one is found by clawq.config.across, beside what else is wrong.
+    """
     return Field(
         default,
         validate_default=default is not None,
         description=meaning,
-        json_schema_extra={"shown": shown, "example": example},
+        json_schema_extra={"shown": shown, "example": example, "required": required},
     )
 
 
@@ -180,9 +194,28 @@ Moment = Annotated[
 ]
 ProcsGate = Annotated[int | str, _gate(1), Expects('a whole number, at least 1, or "off"')]
 MemoryGate = Annotated[int | str, _gate(0), Expects('a whole number, at least 0, or "off"')]
-Band = Annotated[str, _one_of("band", BANDS), Expects('a band such as "bulk"')]
+Pressure = Annotated[
+    str, _one_of("pressure", (*PRESSURES, "off")), Expects('"normal", "warn", "critical" or "off"')
+]
+Mode = Annotated[str, _one_of("mode", ("enforce", "observe")), Expects('"enforce" or "observe"')]
+Percent = Annotated[int | float, _number(1e-6, 100), Expects("a number above 0, at most 100")]
+Weight = Annotated[
+    int | float,
+    _number(LEAST_WEIGHT, MOST_WEIGHT),
+    Expects(f"a number, {LEAST_WEIGHT} to {MOST_WEIGHT}"),
+]
+YesNo = Annotated[bool, Expects("true or false")]
+BandChoice = Annotated[str, _one_of("band", BANDS), Expects('a band such as "bulk"')]
 Heartbeat = Annotated[str, _one_of("heartbeat", HEARTBEATS), Expects('"process", "output" or "agent"')]
 OnLost = Annotated[str, _one_of("choice", ("retry", "unknown")), Expects('"retry" or "unknown"')]
+OnFull = Annotated[
+    str,
+    _one_of("choice", ("reject", "drop_oldest", "coalesce")),
+    Expects('"reject", "drop_oldest" or "coalesce"'),
+]
+OnBusy = Annotated[
+    str, _one_of("choice", ("queue", "reject", "degrade")), Expects('"queue", "reject" or "degrade"')
+]
 Names = Annotated[list[str], PlainValidator(_names), Expects('a list of resources such as ["browser"]')]
 Command = Annotated[
     list[str],
@@ -198,6 +231,8 @@ FilePath = Annotated[str, PlainValidator(_path), Expects('a path such as "~/.con
 Name = Annotated[str, PlainValidator(_name)]
 BandName = Annotated[str, _one_of("band", BANDS)]
 KindName = Annotated[str, PlainValidator(_kind_name)]
+OtherKind = Annotated[str, PlainValidator(_kind_name), Expects('a kind such as "site.qa.light"')]
+Spends = Annotated[dict[Name, Positive], Expects("a table of amounts such as { model_tokens = 8000 }")]
 
 
 class Table(BaseModel):
@@ -211,9 +246,16 @@ class Limits(Table):
     max_running_per_tenant: Positive | None = _key(
         None, "of them one tenant's", shown="max_running", example=8
     )
-    max_queued: Positive = _key(1000, "jobs accepted and not started: queued, scheduled and held")
+    max_running_per_workflow: Positive = _key(4, "of them under one root: a job and its children")
+    max_queued: Positive = _key(
+        1000, "jobs accepted and not started; the last tenth only for critical jobs and children"
+    )
     max_queued_per_tenant: Positive = _key(500, "of them one tenant's")
     max_held: NotNegative = _key(50, "jobs waiting for a person at once")
+    reserve_after: Duration = _key(
+        "5m", "a job that waits this long, only for slots that others hold, gets its resources reserved"
+    )
+    age_boost: SomeTime = _key("10m", "a job rises one band for each such time that it waits")
     retention: SomeTime = _key("30d", "how long ended jobs and their logs are kept")
 
 
@@ -227,6 +269,10 @@ class Host(Table):
         example=550,
     )
     min_free_mb: MemoryGate = _key(512, "no start while less memory is free, in MB")
+    max_pressure: Pressure = _key(
+        "warn", "no start while the memory pressure is above this: macOS's own level, or Linux PSI"
+    )
+    min_free_disk_mb: MemoryGate = _key(512, "no start while less disk is free beside the queue, in MB")
     retry_after: SomeTime = _key(
         "60s", "after the machine could not start a process: how long no other start is tried"
     )
@@ -239,9 +285,20 @@ class Resource(Table):
     min_free_mb: NotNegative | None = _key(None, "a memory floor of its own, on top of [host]", example=1024)
 
 
+class Budget(Table):
+    """An amount per period: a sliding window that jobs reserve their part of before they start."""
+
+    limit: Positive | None = _key(
+        None, "the amount in any window of that length", example=120_000, required=True
+    )
+    per: SomeTime | None = _key(None, "the window's length", example="1m", required=True)
+    per_tenant: Positive | None = _key(None, "of the limit, one tenant's part at most", example=40_000)
+
+
 class Tenant(Table):
     """One tenant's own limits."""
 
+    weight: Weight = _key(1, "its part of the turns within a band: 2 starts twice as often as 1")
     max_running: Positive | None = _key(
         None, "jobs running at once", shown="limits.max_running_per_tenant", example=3
     )
@@ -250,8 +307,8 @@ class Tenant(Table):
     )
 
 
-class BandDefaults(Table):
-    """Defaults for the kinds of jobs in this band: any key of a kind but `band`."""
+class KindKeys(Table):
+    """What a kind may say, and a band for the kinds of its jobs."""
 
     command: Command | None = _key(
         None,
@@ -259,6 +316,11 @@ class BandDefaults(Table):
         example=["site-qa", "--payload", "{payload_file}"],
     )
     needs: Names = _key([], "resources held while it runs, one slot of each", example=["browser"])
+    spends: Spends = _key(
+        {},
+        "what it reserves of budgets at its start; `clawq spend` tells the real figure",
+        example={"model_tokens": 8000},
+    )
     priority: Points = _key(0, "a point is worth a minute of waiting")
     stale_after: Moment | None = _key(
         None, "not started by then, a time of day being the next one: `expired`", example="12:00"
@@ -275,7 +337,27 @@ class BandDefaults(Table):
     max_backoff: Duration = _key("1h", "the longest such wait")
     max_age: SomeTime = _key("1d", "no retry starts later than this after acceptance")
     max_running: Positive | None = _key(None, "jobs of this kind running at once", example=2)
+    max_procs: Positive | None = _key(
+        None, "processes of its whole tree; with more it is ended, `over_footprint`", example=60
+    )
+    max_mb: Positive | None = _key(
+        None, "memory of its whole tree, in MB; with more it is ended, `over_footprint`", example=4000
+    )
     queue_cap: Positive | None = _key(None, "jobs of this kind accepted and not started", example=20)
+    on_full: OnFull = _key(
+        "reject",
+        'when queue_cap is reached: "reject" it, "drop_oldest" of its tenant, or "coalesce" with one like it',
+    )
+    on_busy: OnBusy = _key(
+        "queue",
+        'when it cannot start at once: "queue", "reject", or "degrade", which takes it as degrade_to',
+    )
+    degrade_to: OtherKind | None = _key(
+        None, 'the kind that it becomes with on_busy = "degrade"', example="site.qa.light"
+    )
+    refuse_hopeless: YesNo = _key(
+        False, "refuse at once what could not start in time, by the rate at which jobs start now"
+    )
     on_lost: OnLost = _key(
         "retry", 'an attempt that did not end by itself: "retry", or "unknown", which asks a person'
     )
@@ -285,19 +367,41 @@ class BandDefaults(Table):
     )
 
 
-class Kind(BandDefaults):
+class Band(KindKeys):
+    """Of the jobs in one band: their share, and any key of a kind but `band` as a default."""
+
+    share: Percent | None = _key(
+        None,
+        "percent of limits.max_running, in whole slots; a band beyond its share comes after the others",
+        example=60,
+    )
+
+
+class Kind(KindKeys):
     """A configured type of job."""
 
-    band: Band = _key("normal", "the band of a job that does not say: critical, interactive, normal or bulk")
+    band: BandChoice = _key(
+        "normal", "the band of a job that does not say: critical, interactive, normal or bulk"
+    )
 
 
-class ClawqToml(Table):
+class Top(Table):
+    """Before the first table."""
+
+    mode: Mode = _key(
+        "enforce",
+        '"observe" starts whatever is due, accepts whatever comes and records what would have been refused',
+    )
+
+
+class ClawqToml(Top):
     """The whole file."""
 
     limits: Limits = Limits()
     host: Host = Host()
     resources: dict[Name, Resource] = {}
+    budgets: dict[Name, Budget] = {}
     env: Env = {}
-    bands: dict[BandName, BandDefaults] = {}
+    bands: dict[BandName, Band] = {}
     tenants: dict[Name, Tenant] = {}
     kinds: dict[KindName, Kind] = {}

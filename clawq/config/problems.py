@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from clawq import options
 from clawq.config.lines import Path, line_of
-from clawq.config.models import ClawqToml, Expects, Said
+from clawq.config.models import ClawqToml, Expects, Said, Top
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _TWICE = re.compile(r"Cannot declare (\(.*\)) twice", re.DOTALL)
@@ -95,11 +95,20 @@ def quoted(text: str) -> str:
 
 def expects(info: FieldInfo) -> Expects:
     """What a field is meant to hold. An optional field carries it one level down."""
-    nested = (item for part in get_args(info.annotation) for item in getattr(part, "__metadata__", ()))
-    for item in (*info.metadata, *nested):
-        if isinstance(item, Expects):
-            return item
-    return Expects("a table")
+    return _first((*info.metadata, *_nested(info)))
+
+
+def _expects_inside(info: FieldInfo) -> Expects:
+    """What each value of a table is meant to hold."""
+    return _first(_nested(info))
+
+
+def _nested(info: FieldInfo) -> tuple[object, ...]:
+    return tuple(item for part in get_args(info.annotation) for item in getattr(part, "__metadata__", ()))
+
+
+def _first(items: Iterable[object]) -> Expects:
+    return next((item for item in items if isinstance(item, Expects)), Expects("a table"))
 
 
 def tables_of(info: FieldInfo) -> type[BaseModel] | None:
@@ -121,14 +130,18 @@ def model_at(path: Path) -> type[BaseModel]:
     return model
 
 
+_TABLES = ("limits", "host", "kinds.NAME", "resources.NAME", "budgets.NAME", "bands.NAME", "tenants.NAME")
+
+
 def _where_it_belongs(path: Path, value: object) -> str:
     if isinstance(value, dict) and len(path) > 2:
         return f"a name with a dot needs quotes: [{path[0]}.{quoted('.'.join(map(str, path[1:])))}]"
     name, names = str(path[-1]), list(model_at(path[:-1]).model_fields)
-    if not options.near(name, names):
-        for table in ("limits", "host", "kinds.NAME", "resources.NAME"):
-            if name in model_at(tuple(table.split("."))).model_fields:
-                return f"it belongs in [{table}]"
+    if name in Top.model_fields:
+        return "it belongs at the top of the file, before the first table"
+    for table in _TABLES:
+        if name in model_at(tuple(table.split("."))).model_fields:
+            return f"it belongs in [{table}]"
     return near(name, names)
 
 
@@ -136,8 +149,10 @@ def _wanted(path: Path) -> str:
     section = ClawqToml.model_fields[str(path[0])]
     if len(path) == 1:
         return expects(section).text
-    if path[0] == "env" or len(path) == 4:
-        return "text in quotes"
+    if path[0] == "env":
+        return _expects_inside(section).text
+    if len(path) == 4:  # a member of a table that is a value, such as `env`
+        return _expects_inside(model_at(path[:2]).model_fields[str(path[2])]).text
     if len(path) == 2 and tables_of(section):
         return f"a table [{dotted(path)}]"
     return expects(model_at(path[:-1]).model_fields[str(path[-1])]).text
@@ -152,5 +167,5 @@ def _found(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
-        return str(value) if abs(value) < 10**18 else "a number that large"
+        return str(value) if isinstance(value, float) or abs(value) < 10**18 else "a number that large"
     return f"{value} without quotes"

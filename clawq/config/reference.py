@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
-from clawq.config.explain import in_order, shown_default, toml
-from clawq.config.models import BUILT_IN_RESOURCES, BandDefaults, Host, Kind, Limits, Resource, Tenant
+from clawq.config.explain import in_order, is_required, shown_default, toml
+from clawq.config.models import (
+    BUILT_IN_RESOURCES,
+    Band,
+    Budget,
+    Host,
+    Kind,
+    KindKeys,
+    Limits,
+    Resource,
+    Tenant,
+    Top,
+)
 from clawq.config.problems import expects
 
 WIDTH = 110
@@ -33,21 +45,32 @@ _ENV = """\
 [env]
 #PATH = "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin"
 """
+_BUDGETS = """\
+# A budget is an amount per period, such as the tokens of a model a minute. A kind says what it `spends`.
+#[budgets.model_tokens]
+"""
 _BANDS = """\
-# Jobs are served by band: critical, interactive, normal, bulk. A band may hold defaults for the kinds
-# of its jobs: any key of a kind but `band` and, first, what the kind itself says.
+# Jobs are served by band: critical, interactive, normal, bulk. A band may have a share of max_running, and
+# may hold defaults for the kinds of its jobs: any key of a kind but `band`. First counts what the kind says.
 #[bands.interactive]
+"""
+_BAND_EXAMPLES = """\
+#on_busy = "reject"
 #deadline = "90s"
 """
 _TENANTS = """\
-# A tenant is whose job it is (`enqueue --tenant acme`); each may have limits of its own.
+# A tenant is whose job it is (`enqueue --tenant acme`); each may have a weight and limits of its own.
 #[tenants.acme]
 """
 _KINDS = """\
 # A kind is a type of job: `clawq enqueue site.qa --payload '{"url": "https://example.org"}'` runs this
 # command when a slot is free. Quote a name that has a dot.
 """
-_SECOND_KIND = """\
+_MORE_KINDS = """\
+# What a busy site.qa becomes with on_busy = "degrade": less work, and it needs no browser.
+#[kinds."site.qa.light"]
+#command = ["site-qa", "--no-screenshots", "--payload", "{payload_file}"]
+
 # A morning's work that nobody wants in the afternoon, and that must not happen twice by itself.
 #[kinds."digest.daily"]
 #command = ["claude", "-p", "Write today's digest"]
@@ -61,17 +84,18 @@ _SECOND_KIND = """\
 def template() -> str:
     """A clawq.toml that changes nothing and shows everything."""
     parts = [
-        _HEAD,
+        f"{_HEAD}\n{_keys(Top)}",
         f"# {_about(Limits)}\n[limits]\n{_keys(Limits)}",
         f'# {_about(Host)} "off" switches a check off.\n[host]\n{_keys(Host)}',
         _RESOURCES
         + "".join(f"\n[resources.{name}]\n#limit = {limit}\n" for name, limit in BUILT_IN_RESOURCES.items()),
         "#[resources.anthropic]\n" + _keys(Resource),
+        _BUDGETS + _keys(Budget),
         _ENV,
-        _BANDS,
+        _BANDS + _keys(Band, own(Band)) + _BAND_EXAMPLES,
         _TENANTS + _keys(Tenant),
         f'{_KINDS}#[kinds."site.qa"]\n{_keys(Kind)}',
-        _SECOND_KIND,
+        _MORE_KINDS,
     ]
     return "\n".join(parts)
 
@@ -79,25 +103,32 @@ def template() -> str:
 def tables() -> str:
     """The reference: a Markdown table for each table of the file."""
     parts = []
-    for title, model in (
-        ("[limits]", Limits),
-        ("[host]", Host),
-        ("[resources.NAME]", Resource),
-        ("[tenants.NAME]", Tenant),
-        ("[kinds.NAME]", Kind),
+    for title, model, names in (
+        ("At the top", Top, None),
+        ("`[limits]`", Limits, None),
+        ("`[host]`", Host, None),
+        ("`[resources.NAME]`", Resource, None),
+        ("`[budgets.NAME]`", Budget, None),
+        ("`[bands.NAME]`", Band, own(Band)),
+        ("`[tenants.NAME]`", Tenant, None),
+        ("`[kinds.NAME]`", Kind, None),
     ):
         rows = [
-            f"### `{title}`",
+            f"### {title}",
             "",
             _about(model),
             "",
             "| key | type | default | meaning |",
             "|---|---|---|---|",
         ]
-        rows += [_row(model, name) for name in in_order(model)]
+        rows += [_row(model, name) for name in names or in_order(model)]
         parts.append("\n".join(rows))
-    parts.append(f"### `[bands.NAME]`\n\n{_about(BandDefaults)}")
     return "\n\n".join(parts)
+
+
+def own(model: type[KindKeys]) -> list[str]:
+    """The keys of a table that a kind has not."""
+    return [name for name in in_order(model) if name not in KindKeys.model_fields]
 
 
 def with_tables(document: str) -> str:
@@ -132,15 +163,16 @@ def _example(model: type[BaseModel], name: str) -> Any:
     return extra["example"]
 
 
-def _keys(model: type[BaseModel]) -> str:
+def _keys(model: type[BaseModel], names: Sequence[str] = ()) -> str:
     """`#key = value   # meaning`, the meanings in a column; one that does not fit stands above."""
     lines = []
-    for name in in_order(model):
+    for name in names or in_order(model):
         shown, example = shown_default(model, name), _example(model, name)
         default = model.model_fields[name].default
         meaning = str(model.model_fields[name].description)
         if default in (None, [], {}):
-            meaning += f" (default: {shown})" if shown else " (unset)"
+            unset = "required" if is_required(model, name) else "unset"
+            meaning += f" (default: {shown})" if shown else f" ({unset})"
         assignment = f"#{name} = {toml(example if example is not None else default)}"
         beside = f"{assignment:<34}  # {meaning}"
         lines += [beside] if len(assignment) <= 34 and len(beside) <= WIDTH else [f"# {meaning}", assignment]
@@ -149,10 +181,9 @@ def _keys(model: type[BaseModel]) -> str:
 
 def _row(model: type[BaseModel], name: str) -> str:
     info = model.model_fields[name]
-    default = (
-        (shown_default(model, name) or "unset")
-        if info.default in (None, [], {})
-        else f"`{toml(info.default)}`"
-    )
+    if info.default not in (None, [], {}):
+        default = f"`{toml(info.default)}`"
+    else:
+        default = shown_default(model, name) or ("required" if is_required(model, name) else "unset")
     cells = (f"`{name}`", expects(info).text, default, str(info.description))
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

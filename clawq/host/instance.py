@@ -43,6 +43,8 @@ class Instance:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self.was_left_open = os.fstat(descriptor).st_size > 0
+        """Its last holder died, or the machine did: an orderly end leaves the file empty."""
 
     def announce(self, version: str, mode: str, now: int) -> None:
         """Write who holds the lock: one line, replaced in place."""

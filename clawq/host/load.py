@@ -1,32 +1,64 @@
-"""How loaded the machine is: this account's processes and the free memory, through psutil."""
+"""How loaded the machine is: this account's processes, memory, and the disk."""
 
 from __future__ import annotations
 
 import os
 from typing import NamedTuple
 
-from clawq.host import platform
-
-SHARE_OF_CEILING = 0.75
-"""Of the account's process ceiling: the default limit."""
+from clawq.host import ceiling, platform
+from clawq.host.ceiling import Tasks
 
 
 class HostSample(NamedTuple):
-    """``user_procs``: processes whose real UID is ours, zombies included; ``free_mb``: available MiB."""
+    """The machine at one moment; None where it cannot be measured. Sizes in MiB.
+
+    ``user_procs``: processes whose real UID is ours, zombies included. ``pressure``: 0 normal, 1 warn, 2
+    critical. ``tasks``: where the kernel counts threads (Linux), those in use and how many of them the
+    default limit allows, by the ceiling that is nearest.
+    """
 
     user_procs: int | None
     free_mb: int | None
+    pressure: int | None
+    free_disk_mb: int | None
+    tasks: Tasks | None = None
 
 
-def sample() -> HostSample:
-    """Measure now. Walks every process: ask only when something waits to start."""
-    import psutil
+def sample(folder: str) -> HostSample:
+    """Measure now; the disk is the one that holds `folder`.
 
-    return HostSample(count_user_procs(os.getuid()), psutil.virtual_memory().available // (1 << 20))
+    Looks at every process: ask only when something waits to start. Does not fork and does not raise.
+    """
+    account = _account(os.getuid())
+    return HostSample(
+        None if account is None else account.procs,
+        _free_mb(),
+        platform.memory_pressure(),
+        _free_disk_mb(folder),
+        ceiling.nearest(None if account is None else account.tasks),
+    )
 
 
 def count_user_procs(uid: int) -> int:
-    """Processes whose real UID is `uid`: what fork counts against the account's ceiling."""
+    """Processes whose real UID is `uid`, zombies included."""
+    found = platform.account(uid)
+    return found.procs if found is not None else _count_through_psutil(uid)
+
+
+def default_max_user_procs() -> int | None:
+    """Three quarters of the account's ceiling; None where there is none."""
+    lowest = ceiling.process_ceiling()
+    return None if lowest is None else ceiling.share_of(lowest)
+
+
+def _account(uid: int) -> platform.Account | None:
+    try:
+        return platform.account(uid) or platform.Account(_count_through_psutil(uid), None)
+    except OSError:  # no descriptor left, say: what cannot be measured refuses nothing
+        return None
+
+
+def _count_through_psutil(uid: int) -> int:
     import psutil
 
     count = 0
@@ -39,7 +71,19 @@ def count_user_procs(uid: int) -> int:
     return count
 
 
-def default_max_user_procs() -> int | None:
-    """Three quarters of the account's ceiling; None where there is none."""
-    ceiling = platform.process_ceiling()
-    return None if ceiling is None else max(1, int(ceiling * SHARE_OF_CEILING))
+def _free_mb() -> int | None:
+    import psutil
+
+    try:
+        return psutil.virtual_memory().available // (1 << 20)
+    except OSError:
+        return None
+
+
+def _free_disk_mb(folder: str) -> int | None:
+    """What is left for an account without privileges; None for a filesystem that does not say its size."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize >> 20 if found.f_blocks else None

@@ -9,12 +9,17 @@ import ctypes
 import os
 import struct
 import sys
+from typing import NamedTuple
 
 LINUX = sys.platform.startswith("linux")
 MACOS = sys.platform == "darwin"
 
-_CTL_KERN, _KERN_PROC, _KERN_PROC_PID = 1, 14, 1
+_CTL_KERN, _KERN_PROC, _KERN_PROC_PID, _KERN_PROC_RUID = 1, 14, 1, 6
+# Of macOS's struct kinfo_proc on 64 bits: its size, e_pcred.p_ruid and e_ppid.
+_KINFO_SIZE, _KINFO_REAL_UID, _KINFO_PARENT = 648, 392, 560
+_RUSAGE_INFO_V0, _RUSAGE_PHYS_FOOTPRINT = 0, 72
 _PR_SET_CHILD_SUBREAPER = 36
+_PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 _KQ_FILTER_PROC, _KQ_NOTE_EXIT, _KQ_EV_ADD, _KQ_EV_ONESHOT = -5, 0x80000000, 0x1, 0x10
 
 
@@ -66,6 +71,70 @@ def run_state_of_kinfo(raw: bytes) -> str | None:
     return {4: "T", 5: "Z"}.get(raw[36], "R")
 
 
+def parent_of(pid: int) -> int | None:
+    """The pid of its parent; None when it is gone."""
+    if LINUX:
+        stat = _proc_stat(pid)
+        return None if stat is None else int(stat[1])
+    return parent_of_kinfo(_sysctl((_CTL_KERN, _KERN_PROC, _KERN_PROC_PID, pid)))
+
+
+def parent_of_kinfo(raw: bytes) -> int | None:
+    """The parent inside a macOS ``struct kinfo_proc``."""
+    if len(raw) < _KINFO_SIZE:
+        return None
+    (parent,) = struct.unpack_from("<i", raw, _KINFO_PARENT)
+    return int(parent)
+
+
+class Account(NamedTuple):
+    """What counts against an account's ceiling: processes, and threads where it is those that count."""
+
+    procs: int
+    tasks: int | None
+
+
+def account(uid: int) -> Account | None:
+    """What runs with this real UID, zombies included; None where only psutil can tell.
+
+    Linux: one small file for each process. macOS: one call for all of them.
+    """
+    if LINUX:
+        procs = tasks = 0
+        for pid in all_pids():
+            owner, threads = owner_in_status(_contents(f"/proc/{pid}/status"))
+            if owner == uid:
+                procs += 1
+                tasks += max(1, threads)
+        return Account(procs, tasks)
+    procs = count_kinfos(_sysctl((_CTL_KERN, _KERN_PROC, _KERN_PROC_RUID, uid)), uid)
+    return Account(procs, None) if procs else None
+
+
+def owner_in_status(text: bytes) -> tuple[int | None, int]:
+    """(real UID, threads) in the text of /proc/PID/status; (None, 0) when the process is gone.
+
+    The name, which anybody may choose, stands in the first line with its newlines escaped.
+    """
+    _, found, rest = text.partition(b"\nUid:\t")
+    if not found:
+        return None, 0
+    threads = text.partition(b"\nThreads:\t")[2].partition(b"\n")[0]
+    return int(rest.split(None, 1)[0]), int(threads) if threads.isdigit() else 0
+
+
+def count_kinfos(raw: bytes, uid: int) -> int:
+    """How many macOS ``struct kinfo_proc`` are in `raw`; 0 if they are not all whole and of this real UID.
+
+    A layout that is not the one known here shows in the second check.
+    """
+    if len(raw) % _KINFO_SIZE:
+        return 0
+    starts = range(0, len(raw), _KINFO_SIZE)
+    owners = {struct.unpack_from("<I", raw, start + _KINFO_REAL_UID)[0] for start in starts}
+    return len(starts) if owners <= {uid} else 0
+
+
 def all_pids() -> list[int]:
     """The pids that exist now."""
     if LINUX:
@@ -99,6 +168,90 @@ def carries(pid: int, entry: str) -> bool | None:
             return os.fsencode(entry) in file.read().split(b"\0")
     except OSError:
         return None
+
+
+def environment_of(pid: int, name: str) -> str | None:
+    """What `pid` was started with as this variable; None without it, or where it cannot be told."""
+    if not LINUX:
+        return None
+    start = os.fsencode(name) + b"="
+    for entry in _contents(f"/proc/{pid}/environ", 1 << 20).split(b"\0"):
+        if entry.startswith(start):
+            return os.fsdecode(entry[len(start) :])
+    return None
+
+
+def usage_of(pid: int) -> tuple[int, int] | None:
+    """(private bytes, CPU ms) of one process, zombies too; None when it is gone.
+
+    Linux: resident less shared pages, and with the CPU time of children it waited for. macOS: the "physical
+    footprint" that Activity Monitor shows, else the resident size; own CPU time only.
+    """
+    if LINUX:
+        stat = _proc_stat(pid)
+        if stat is None:
+            return None
+        cpu_ms = sum(map(int, stat[11:15])) * 1000 // _TICKS
+        return private_in_statm(_contents(f"/proc/{pid}/statm")), cpu_ms
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        times = process.cpu_times()
+        private = _phys_footprint(pid) or process.memory_info().rss
+    except psutil.Error:
+        return None
+    return private, int((times.user + times.system) * 1000)
+
+
+def private_in_statm(text: bytes) -> int:
+    """Bytes of resident pages that are not shared, by the text of /proc/PID/statm; 0 for one that is gone."""
+    pages = text.split()
+    return max(0, int(pages[1]) - int(pages[2])) * _PAGE if len(pages) > 2 else 0
+
+
+def footprint_of_rusage(raw: bytes) -> int | None:
+    """``ri_phys_footprint`` in bytes, inside a macOS ``struct rusage_info_v0``."""
+    if len(raw) < _RUSAGE_PHYS_FOOTPRINT + 8:
+        return None
+    (footprint,) = struct.unpack_from("<Q", raw, _RUSAGE_PHYS_FOOTPRINT)
+    return int(footprint)
+
+
+def memory_pressure() -> int | None:
+    """0 normal, 1 warn, 2 critical; None where the kernel does not say (Linux without PSI)."""
+    if LINUX:
+        return level_of_psi(_contents("/proc/pressure/memory"))
+    return level_of_sysctl(_sysctl_by_name(b"kern.memorystatus_vm_pressure_level"))
+
+
+PSI_WARN_SOME = 10.0
+PSI_CRITICAL_FULL = 20.0
+"""Percent of the last ten seconds, ``avg10``. Warn: some task waited for memory for one second of them, so
+reclaim has begun to cost. Critical: for two of them no task at all could go on, which is thrashing, and one
+more agent would only make it worse; systemd-oomd begins to end things at 60. ``some`` alone is never
+critical, since a single container at its own limit drives it to 100 while the machine has room."""
+
+
+def level_of_psi(text: bytes) -> int | None:
+    """The level by the text of /proc/pressure/memory; None when it is not that."""
+    shares: dict[bytes, float] = {}
+    for line in text.splitlines():
+        kind, _, rest = line.partition(b" avg10=")
+        try:
+            shares[kind] = float(rest.split()[0])
+        except (ValueError, IndexError):
+            continue
+    if b"some" not in shares:
+        return None
+    if shares.get(b"full", 0.0) >= PSI_CRITICAL_FULL:
+        return 2
+    return 1 if shares[b"some"] >= PSI_WARN_SOME else 0
+
+
+def level_of_sysctl(raw: bytes) -> int | None:
+    """The level by macOS's ``kern.memorystatus_vm_pressure_level``, an int of 1, 2 or 4."""
+    return {1: 0, 2: 1, 4: 2}.get(struct.unpack_from("<i", raw)[0]) if len(raw) >= 4 else None
 
 
 def become_subreaper() -> bool:
@@ -140,49 +293,42 @@ def _kqueue_for(pid: int) -> int | None:
     return descriptor
 
 
-def process_ceiling() -> int | None:
-    """How many processes this account may have: the least of the kernel's, RLIMIT_NPROC's, the cgroup's."""
-    import resource
-
-    ceilings = []
-    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    if soft != resource.RLIM_INFINITY:
-        ceilings.append(soft)
-    if MACOS:
-        raw = _sysctl_by_name(b"kern.maxprocperuid")
-        if len(raw) >= 4:
-            ceilings.append(struct.unpack_from("<i", raw)[0])
-    if LINUX:
-        ceilings += [
-            value for value in map(_int_in, ("/proc/sys/kernel/pid_max", _cgroup_pids_max())) if value
-        ]
-    return min(ceilings, default=None)
-
-
-def _cgroup_pids_max() -> str:
-    try:
-        with open("/proc/self/cgroup", encoding="ascii") as file:
-            group = file.read().strip().rpartition("::")[2].splitlines()[0]
-    except (OSError, IndexError):
-        group = "/"
-    return f"/sys/fs/cgroup{group}/pids.max"
-
-
-def _int_in(path: str) -> int | None:
-    try:
-        with open(path, encoding="ascii") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return None
+def max_procs_per_uid() -> int | None:
+    """macOS: ``kern.maxprocperuid``. None elsewhere."""
+    raw = _sysctl_by_name(b"kern.maxprocperuid") if MACOS else b""
+    return int(struct.unpack_from("<i", raw)[0]) if len(raw) >= 4 else None
 
 
 def _proc_stat(pid: int) -> list[str] | None:
     """The fields of /proc/PID/stat from the third on: the name before them may hold spaces and brackets."""
+    text = _contents(f"/proc/{pid}/stat")
+    return text.rpartition(b")")[2].decode("ascii").split() if text else None
+
+
+def _contents(path: str, size: int = 4096) -> bytes:
+    """A file of /proc, at most `size` bytes; empty when it cannot be read.
+
+    A third of what `open` costs: some of these are read for every process of the machine.
+    """
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:
+        return b""
+    try:
+        return os.read(descriptor, size)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def _phys_footprint(pid: int) -> int | None:
+    buffer = ctypes.create_string_buffer(512)
+    try:
+        failed = ctypes.CDLL(None).proc_pid_rusage(pid, _RUSAGE_INFO_V0, buffer)
+    except (OSError, AttributeError):
         return None
+    return None if failed else footprint_of_rusage(buffer.raw)
 
 
 def _sysctl(name: tuple[int, ...]) -> bytes:

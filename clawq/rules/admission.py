@@ -1,79 +1,27 @@
 """Which of the waiting jobs start now, and why not the others.
 
-Only lane heads are looked at. A lane holds the ready jobs of one band, tenant, kind and set of needs, so what
-refuses its head for anything but the head's own exclusive name refuses all of it, and one look per lane is
-enough however many jobs wait. Everything a job needs is taken together or not at all; resources are asked in
-alphabetical order.
+Only lane heads are looked at. A lane holds the ready jobs of one band, tenant, kind and set of needs, so
+what refuses its head for anything but the head's own exclusive name or workflow refuses all of it: one look
+at each lane is enough, however many jobs wait. Everything a job needs is taken together or not at all; names
+are asked in alphabetical order, so that two jobs never hold half of what the other lacks.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-Lane = tuple[int, str, str, str]
-"""(band, tenant, kind, needs as in the database)."""
-
-
-class Head(NamedTuple):
-    """A lane's next job. ``rank`` orders within a lane: when it was first due minus its priority, in ms."""
-
-    job_id: int
-    band: int
-    tenant: str
-    kind: str
-    needs: str
-    rank: int
-    exclusive: str | None
-
-    @property
-    def lane(self) -> Lane:
-        return (self.band, self.tenant, self.kind, self.needs)
-
-    @property
-    def resources(self) -> list[str]:
-        return self.needs.split(",") if self.needs else []
-
-
-class Running(NamedTuple):
-    """A job that holds its slots now."""
-
-    tenant: str
-    kind: str
-    needs: str
-    exclusive: str | None
-
-
-class Host(NamedTuple):
-    """The machine at the last look; None where it was not measured. ``spawn_closed_until``: epoch ms."""
-
-    user_procs: int | None
-    free_mb: int | None
-    spawn_closed_until: int
-
-
-class Resource(NamedTuple):
-    limit: int
-    min_free_mb: int | None
-
-
-class Limits(NamedTuple):
-    """The configuration as admission needs it. None switches a gate off."""
-
-    max_running: int
-    max_user_procs: int | None
-    min_free_mb: int | None
-    retry_after_ms: int
-    resources: dict[str, Resource]
-    tenant: Callable[[str], int]
-    kind: Callable[[str], int | None]
-    paused: frozenset[tuple[str, str]]
-    """(scope, name): ('all', ''), ('tenant', T), ('kind', K), ('resource', R) or ('band', number as text)."""
+from clawq.rules import fairness
+from clawq.rules.books import Books
+from clawq.rules.facts import Head, Host, Limits, Running
+from clawq.rules.fairness import Clocks, Order, Turns
 
 
 class Start(NamedTuple):
+    """``would``: what would have refused it, when only observing."""
+
     head: Head
+    would: str | None = None
 
 
 class Wait(NamedTuple):
@@ -83,22 +31,50 @@ class Wait(NamedTuple):
     reason: str
     measured: float | None = None
     limit: float | None = None
+    retry_at: int | None = None
+    """Epoch ms at which it clears by itself, where that is known."""
+    promised_at: int | None = None
+    """With a reservation: when the slots it needs are free for it at the latest, where that is known."""
 
 
 class Park(NamedTuple):
-    """The head's exclusive name is taken: it leaves its lane until that ends, and the next one is asked."""
+    """The head's own exclusive name or workflow is taken: it leaves its lane until that ends."""
 
     head: Head
-    holder: str
+    reason: str
 
 
 Decision = Start | Wait | Park
 
-HOST_REASONS = frozenset({"uid_procs", "low_memory", "spawn_failed"})
-"""Reasons that can clear without any event of ours: the machine has to be looked at again."""
 
-PROCESSES_PER_START = 2
-"""What a start adds to the account at once, before any sample can show it: its shell and its program."""
+class Outcome(NamedTuple):
+    """One pass: decisions in the order in which to carry them out, and the tenants' clocks that moved."""
+
+    decisions: list[Decision]
+    turns: Turns
+
+
+HOST_REASONS = frozenset(
+    {"uid_procs", "low_memory", "memory_pressure", "low_disk", "spawn_failed", "ramp_up"}
+)
+"""Reasons that can clear without any event of ours: the machine or the clock has to be looked at again."""
+
+SHORT_OF_SLOTS = frozenset({"max_running", "tenant_limit", "kind_limit", "band_share", "reserved"})
+"""Refusals, beside those by a resource, that only the ends of others clear: they earn a reservation."""
+
+NO_PROMISES: Mapping[int, int] = {}
+
+OBSERVED_ANYWAY = frozenset({"paused", "spawn_failed"})
+"""What holds a job back even when only observing: a person's word, and a machine that cannot fork."""
+
+
+def is_short_of_slots(reason: str) -> bool:
+    return reason in SHORT_OF_SLOTS or reason.startswith("resource:")
+
+
+def resets_ageing(reason: str) -> bool:
+    """A pause, a gate or a cooldown: nobody could have started meanwhile, so the wait does not count."""
+    return reason == "paused" or reason in HOST_REASONS or reason.startswith("cooldown:")
 
 
 def decide(
@@ -108,110 +84,177 @@ def decide(
     heads: Iterable[Head],
     limits: Limits,
     following: Callable[[Head], Head | None],
-    started_since_sample: int = 0,
-) -> list[Decision]:
-    """One pass, in the order in which it should be carried out.
+    clocks: Clocks = fairness.NO_CLOCKS,
+    promised: Mapping[int, int] = NO_PROMISES,
+) -> Outcome:
+    """One pass. ``following(head)`` is the job behind `head` in its lane; ``promised`` is what earlier passes
+    told heads, by job number: when they have the slots that they reserved at the latest (epoch ms).
 
-    ``following(head)`` is the job behind `head` in its lane. Bands are served in their order; within a band
-    the smallest rank goes first, ties to the smaller id. The result does not depend on the order of `heads`.
+    The result does not depend on the order of `heads` or `running`.
     """
-    books = _Books(running, started_since_sample)
-    waiting = [_order(head) for head in heads]
-    heapq.heapify(waiting)
+    books = Books(now, running, limits)
+    turns = Turns(clocks)
+    order = Order(now, heads, turns, limits.age_boost_ms, promised, books.share_is_used_up)
     decisions: list[Decision] = []
-    while waiting:
-        head = heapq.heappop(waiting)[-1]
-        decision = _ask(now, host, books, head, limits)
+    while (head := order.pop()) is not None:
+        decision = _ask(now, host, books, head, limits, head.job_id in promised)
         decisions.append(decision)
         if isinstance(decision, Wait):
             continue
         if isinstance(decision, Start):
-            books.take(head.tenant, head.kind, head.resources, head.exclusive)
-            books.started += 1
+            books.take(head)
+            order.charge(head, limits.weight(head.tenant))
+            head = head._replace(last_start_at=now)
         behind = following(head)
         if behind is not None:
-            heapq.heappush(waiting, _order(behind))
-    return decisions
+            order.add(behind)
+    return Outcome(decisions, turns)
 
 
-def _order(head: Head) -> tuple[int, int, int, Head]:
-    return (head.band, head.rank, head.job_id, head)
-
-
-class _Books:
-    """Who holds what during one pass."""
-
-    def __init__(self, running: Iterable[Running], started: int) -> None:
-        self.total = 0
-        self.started = started
-        self.tenants: dict[str, int] = {}
-        self.kinds: dict[str, int] = {}
-        self.resources: dict[str, int] = {}
-        self.exclusive: set[str] = set()
-        for held in running:
-            self.take(held.tenant, held.kind, held.needs.split(",") if held.needs else [], held.exclusive)
-
-    def take(self, tenant: str, kind: str, resources: list[str], exclusive: str | None) -> None:
-        self.total += 1
-        self.tenants[tenant] = self.tenants.get(tenant, 0) + 1
-        self.kinds[kind] = self.kinds.get(kind, 0) + 1
-        for name in resources:
-            self.resources[name] = self.resources.get(name, 0) + 1
-        if exclusive is not None:
-            self.exclusive.add(exclusive)
-
-
-def _ask(now: int, host: Host, books: _Books, head: Head, limits: Limits) -> Decision:
-    refusal = _paused(head, limits) or _count(books, head, limits)
-    if refusal is not None:
-        return refusal
+def _ask(now: int, host: Host, books: Books, head: Head, limits: Limits, promised: bool) -> Decision:
+    if _is_paused(head, limits):
+        return Wait(head, "paused")
     if head.exclusive is not None and head.exclusive in books.exclusive:
-        return Park(head, head.exclusive)
-    return _slots(books, head, limits) or _gates(now, host, books, head, limits) or Start(head)
+        return Park(head, f"exclusive:{head.exclusive}")
+    refusal: Wait | Park | None = (
+        _fits(head, limits)
+        or _workflow(books, head, limits)
+        or _cooldown(now, books, head, limits)
+        or _budgets(books, head, limits)
+        or _gates(now, host, books, head, limits)
+        or _counts(books, head, limits)
+        or _resources(books, head, limits)
+    )
+    if refusal is None:
+        return Start(head)
+    if limits.observing and refusal.reason not in OBSERVED_ANYWAY:
+        return Start(head, refusal.reason)
+    return refusal if isinstance(refusal, Park) else _hold_back(now, books, head, refusal, limits, promised)
 
 
-def _paused(head: Head, limits: Limits) -> Wait | None:
+def _is_paused(head: Head, limits: Limits) -> bool:
     if not limits.paused:
-        return None
+        return False
     scopes = [("all", ""), ("tenant", head.tenant), ("kind", head.kind), ("band", str(head.band))]
     scopes += [("resource", name) for name in head.resources]
-    return Wait(head, "paused") if any(scope in limits.paused for scope in scopes) else None
+    return any(scope in limits.paused for scope in scopes)
 
 
-def _count(books: _Books, head: Head, limits: Limits) -> Wait | None:
-    if books.total >= limits.max_running:
-        return Wait(head, "max_running", books.total, limits.max_running)
-    of_tenant, tenant_limit = books.tenants.get(head.tenant, 0), limits.tenant(head.tenant)
-    if of_tenant >= tenant_limit:
-        return Wait(head, "tenant_limit", of_tenant, tenant_limit)
-    of_kind, kind_limit = books.kinds.get(head.kind, 0), limits.kind(head.kind)
-    if kind_limit is not None and of_kind >= kind_limit:
-        return Wait(head, "kind_limit", of_kind, kind_limit)
-    return None
-
-
-def _slots(books: _Books, head: Head, limits: Limits) -> Wait | None:
+def _fits(head: Head, limits: Limits) -> Wait | None:
+    """What no end of any other job could ever give it."""
     for name in head.resources:
         resource = limits.resources.get(name)
         if resource is None or resource.limit <= 0:
             return Wait(head, "never_fits", None, 0)
-        in_use = books.resources.get(name, 0)
-        if in_use >= resource.limit:
-            return Wait(head, f"resource:{name}", in_use, resource.limit)
+    for name, amount in limits.spends(head.kind, head.band):
+        budget = limits.budgets.get(name)
+        if budget is None or amount > budget.most_for_one:
+            return Wait(head, "never_fits", amount, None if budget is None else budget.most_for_one)
     return None
 
 
-def _gates(now: int, host: Host, books: _Books, head: Head, limits: Limits) -> Wait | None:
+def _workflow(books: Books, head: Head, limits: Limits) -> Park | None:
+    if books.of_workflow(head) >= limits.max_running_per_workflow:
+        return Park(head, "workflow_limit")
+    return None
+
+
+def _cooldown(now: int, books: Books, head: Head, limits: Limits) -> Wait | None:
+    for name in head.resources:
+        cooldown = limits.cooldowns.get(name)
+        if cooldown is None:
+            continue
+        if now < cooldown.until:
+            return Wait(head, f"cooldown:{name}", retry_at=cooldown.until)
+        if cooldown.probing or books.probes[name] >= cooldown.allowed:
+            return Wait(head, f"cooldown:{name}", books.resources[name], cooldown.allowed)
+    return None
+
+
+def _budgets(books: Books, head: Head, limits: Limits) -> Wait | None:
+    for name, amount in limits.spends(head.kind, head.band):
+        budget = limits.budgets[name]
+        used = books.used_of(name)
+        if used + amount > budget.limit:
+            return Wait(head, f"budget:{name}", used, budget.limit, budget.frees_at)
+        if budget.per_tenant is not None:
+            own = books.used_of(name, head.tenant)
+            if own + amount > budget.per_tenant:
+                return Wait(head, f"budget:{name}", own, budget.per_tenant, budget.frees_at)
+    return None
+
+
+def _gates(now: int, host: Host, books: Books, head: Head, limits: Limits) -> Wait | None:
     if now < host.spawn_closed_until:
-        return Wait(head, "spawn_failed")
+        return Wait(head, "spawn_failed", retry_at=host.spawn_closed_until)
+    if host.ramp_left is not None and books.started >= host.ramp_left:
+        return Wait(head, "ramp_up", books.started, host.ramp_left)
     if limits.max_user_procs is not None and host.user_procs is not None:
-        expected = host.user_procs + books.started * PROCESSES_PER_START
+        expected = host.user_procs + books.growing_procs
         if expected >= limits.max_user_procs:
             return Wait(head, "uid_procs", expected, limits.max_user_procs)
+    if limits.max_pressure is not None and host.pressure is not None and host.pressure > limits.max_pressure:
+        return Wait(head, "memory_pressure", host.pressure, limits.max_pressure)
     if host.free_mb is not None:
-        floors = [limits.min_free_mb or 0]
-        floors += [limits.resources[name].min_free_mb or 0 for name in head.resources]
-        floor = max(floors)
-        if host.free_mb < floor:
-            return Wait(head, "low_memory", host.free_mb, floor)
+        floors = [limits.min_free_mb, *(limits.resources[name].min_free_mb for name in head.resources)]
+        memory_floor = max((each for each in floors if each is not None), default=None)
+        left = host.free_mb - books.growing_mb
+        if memory_floor is not None and left < memory_floor:
+            return Wait(head, "low_memory", left, memory_floor)
+    floor, disk = limits.min_free_disk_mb, host.free_disk_mb
+    if floor is not None and disk is not None and disk < floor:
+        return Wait(head, "low_disk", disk, floor)
     return None
+
+
+def _counts(books: Books, head: Head, limits: Limits) -> Wait | None:
+    if books.total >= limits.max_running:
+        return Wait(head, "max_running", books.total, limits.max_running)
+    of_tenant, tenant_limit = books.tenants[head.tenant], limits.tenant(head.tenant)
+    if of_tenant >= tenant_limit:
+        return Wait(head, "tenant_limit", of_tenant, tenant_limit)
+    of_kind, kind_limit = books.kinds[head.kind], limits.kind(head.kind, head.band)
+    if kind_limit is not None and of_kind >= kind_limit:
+        return Wait(head, "kind_limit", of_kind, kind_limit)
+    open_to_it = limits.max_running - books.kept_from(head.band)
+    if books.total >= open_to_it:
+        return Wait(head, "band_share", books.total, open_to_it)
+    return None
+
+
+def _resources(books: Books, head: Head, limits: Limits) -> Wait | None:
+    """Slots that others hold, then slots that others were promised."""
+    for name in head.resources:
+        limit, in_use = limits.resources[name].limit, books.resources[name]
+        if in_use >= limit:
+            return Wait(head, f"resource:{name}", in_use, limit)
+    for name in head.resources:
+        limit, in_use = limits.resources[name].limit, books.resources[name]
+        if in_use + books.reserved[name] >= limit and not books.ends_before_promise(head, name):
+            return Wait(head, "reserved", in_use + books.reserved[name], limit)
+    return None
+
+
+def _hold_back(now: int, books: Books, head: Head, refusal: Wait, limits: Limits, promised: bool) -> Wait:
+    """What a refused head keeps from those after it in the order.
+
+    One that has waited for `reserve_after` for nothing but slots reserves one of every resource that it
+    needs, also of those that are free now: reserving only what it lacks would starve it. Only the first in
+    the order that waits for a resource does so: all of them together would let slots stand idle that none of
+    them can use yet, and the moment told to a later one would not be true. What was promised is kept while
+    counts refuse it. One that has waited as long and lacks nothing but a budget keeps its amount of that.
+    """
+    reason, name = refusal.reason, refusal.reason.partition(":")[2]
+    if reason.startswith("budget:"):
+        waited = now - max(head.ready_at, head.gated_at or 0)
+        others = _counts(books, head, limits) or _resources(books, head, limits)
+        if waited >= limits.reserve_after_ms and others is None:
+            books.claim(head, name)
+    elif is_short_of_slots(reason):
+        lacks_a_resource = bool(name) or reason == "reserved"
+        due = head.short_since is not None and now - head.short_since >= limits.reserve_after_ms
+        if promised or (lacks_a_resource and due and not books.wanted.intersection(head.resources)):
+            refusal = refusal._replace(promised_at=books.reserve(head))
+        if lacks_a_resource or promised:
+            books.wanted.update(head.resources)
+    return refusal

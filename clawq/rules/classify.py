@@ -49,6 +49,7 @@ _KILLS: dict[str, tuple[str, str | None, bool, str]] = {
     "timed_out": ("timed_out", "timeout", True, "timed out"),
     "deadline": ("timed_out", "timeout", True, "its deadline passed"),
     "stalled": ("stalled", "stalled", True, "no sign of life for a whole lease"),
+    "over_footprint": ("over_footprint", "transient", True, "outgrew max_procs or max_mb"),
     "cancelled": ("cancelled", None, True, "cancelled"),
     "stopped": ("lost", "lost", False, "ended by `clawq stop --now`"),
 }

@@ -1,4 +1,4 @@
-"""What the supervisor reads and writes: lanes, claims, leases, ends.
+"""An attempt's life in the database: claims, leases, kills, ends, and what the calendar changes.
 
 Functions take an open connection. Those that change something expect the caller's transaction, so that one
 turn of the loop is one commit. Times are epoch ms.
@@ -7,13 +7,11 @@ turn of the loop is one commit. Times are epoch ms.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import apsw
 
 from clawq.job import BANDS
-from clawq.rules.admission import Head, Limits, Park, Running, Start, Wait
 from clawq.rules.classify import End
 from clawq.rules.retry import Decision
 from clawq.store.sqlfile import load
@@ -83,28 +81,6 @@ class PolicyRow(NamedTuple):
     @property
     def band_name(self) -> str:
         return BANDS[self.band]
-
-
-def heads(db: apsw.Connection) -> list[Head]:
-    return [Head(*row) for row in db.execute(SQL["heads"])]
-
-
-def following(db: apsw.Connection, head: Head) -> Head | None:
-    row = db.execute(SQL["following"], head._asdict()).fetchone()
-    return None if row is None else Head(*row)
-
-
-def any_queued(db: apsw.Connection) -> bool:
-    return bool(db.execute(SQL["any_queued"]).get)
-
-
-def running(db: apsw.Connection) -> list[Running]:
-    return [Running(*row) for row in db.execute(SQL["running"])]
-
-
-def pauses(db: apsw.Connection) -> frozenset[tuple[str, str]]:
-    """(scope, name) pairs; a band's name is its index as text."""
-    return frozenset((scope, name) for scope, name in db.execute(SQL["pauses"]))
 
 
 def next_token(db: apsw.Connection, now: int) -> int:
@@ -192,7 +168,14 @@ def policy(db: apsw.Connection, job_id: int, token: int) -> PolicyRow | None:
 
 
 def finish(
-    db: apsw.Connection, job_id: int, token: int, end: End, decision: Decision, output_tail: str, now: int
+    db: apsw.Connection,
+    job_id: int,
+    token: int,
+    end: End,
+    decision: Decision,
+    output_tail: str,
+    peak: tuple[int, int] | None,
+    now: int,
 ) -> bool:
     """Accept an attempt's end; False when the token is no longer the job's: only the attempt was closed."""
     values: dict[str, Any] = {
@@ -204,6 +187,8 @@ def finish(
         "job_id": job_id,
         "token": token,
         "output_tail": output_tail or None,
+        "peak_procs": peak and peak[0],
+        "peak_mb": peak and peak[1],
         "now": now,
     }
     accepted = db.execute(SQL["finish"], values).get is not None
@@ -224,67 +209,6 @@ def expire(db: apsw.Connection, now: int) -> int:
 def next_due(db: apsw.Connection) -> int:
     """When the calendar alone next changes something, epoch ms (far away when nothing is due)."""
     return int(db.execute(SQL["next_due"]).get)
-
-
-def note_wait(db: apsw.Connection, wait: Wait, limits: Limits, now: int) -> None:
-    """Write a refused head's reason: on its lane, and counted on its row at most once an interval.
-
-    A lane whose reason still stands and whose next count is not due costs one read.
-    """
-    lane = wait.head._asdict()
-    known = db.execute(SQL["lane_note"], lane).fetchone()
-    if known is not None and known[0] == wait.reason and known[4] is not None and now < known[4]:
-        return
-    _note(db, lane, wait.reason, wait.measured, wait.limit, limits, now)
-    _defer(db, wait.head.job_id, wait.reason, limits, now)
-
-
-def note_start(db: apsw.Connection, start: Start, now: int) -> None:
-    db.execute(SQL["clear_lane"], {**start.head._asdict(), "now": now})
-
-
-def park(db: apsw.Connection, parked: Park, limits: Limits, now: int) -> None:
-    db.execute(SQL["park"], {"job_id": parked.head.job_id})
-    _defer(db, parked.head.job_id, f"exclusive:{parked.holder}", limits, now)
-
-
-def _note(
-    db: apsw.Connection,
-    lane: dict[str, Any],
-    reason: str,
-    measured: float | None,
-    limit: float | None,
-    limits: Limits,
-    now: int,
-) -> None:
-    db.execute(
-        SQL["note_lane"],
-        {
-            **lane,
-            "reason": reason,
-            "measured": measured,
-            "limit_value": limit,
-            "now": now,
-            "retry_at": now + limits.retry_after_ms,
-        },
-    )
-
-
-def _defer(db: apsw.Connection, job_id: int, reason: str, limits: Limits, now: int) -> None:
-    db.execute(SQL["defer"], {"job_id": job_id, "reason": reason, "now": now, "every": limits.retry_after_ms})
-
-
-def is_idle(db: apsw.Connection, paused: Iterable[tuple[str, str]]) -> bool:
-    """Does nothing run, and is nothing queued or scheduled that a pause does not hold?"""
-    scopes = set(paused)
-    for state, band, tenant, kind, needs in db.execute(SQL["unsettled"]):
-        if state not in ("scheduled", "queued"):
-            return False
-        names = [("all", ""), ("tenant", tenant), ("kind", kind), ("band", str(band))]
-        names += [("resource", name) for name in needs.split(",") if name]
-        if not scopes.intersection(names):
-            return False
-    return True
 
 
 def stop_request(db: apsw.Connection) -> str | None:

@@ -16,6 +16,7 @@ import apsw
 from clawq import job
 from clawq.errors import Busy, StorageError
 from clawq.paths import as_utf8, make_private_dir
+from clawq.settings import NO_FILE
 from clawq.store import sqlfile
 
 TYPE_CHECKING = False
@@ -163,7 +164,8 @@ def build_schema(db: apsw.Connection) -> None:
         "INSERT INTO transitions VALUES (?, ?)",
         [(start, end) for start, ends in job.TRANSITIONS.items() for end in ends],
     )
-    db.execute("INSERT INTO config VALUES (1, '', ?, NULL, NULL, 0)", (sqlfile.read("default_config.json"),))
+    defaults = sqlfile.read("default_config.json")
+    db.execute("INSERT INTO config VALUES (1, ?, ?, NULL, NULL, 0)", (NO_FILE, defaults))
     db.execute(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION}")
 
 

@@ -2,13 +2,13 @@
 
 The caller (clawq.client) reads the configuration with ``stamp`` and ``frame``, begins, asks whether
 the stamp still holds, takes one ``Draft`` or a thousand, and commits. Nothing here looks at a file,
-a process or the clock.
+a process or the clock. What is only asked when something is full or busy is in modules that are loaded then.
 """
 
 from clawq import job, when
 from clawq.errors import Refused
-from clawq.options import json_array, json_object
 from clawq.store import sqlfile
+from clawq.store.draft import Frame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,149 +16,62 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from clawq.store.draft import Draft
+
 _SQL = sqlfile.load("intake")
 
 NAG_AFTER_MS = 600_000
+START_WITHIN_MS = 5_000
+"""Work that may not wait (``on_busy = "reject"``) and has not started after this long is expired."""
 
 
-class Frame:
-    """What is configured for one kind in one band, for one tenant. ``known`` is false for no such kind."""
-
-    __slots__ = (
-        "band",
-        "deadline",
-        "env_path",
-        "kind_max_running",
-        "kind_path",
-        "known",
-        "max_held",
-        "max_queued",
-        "max_running",
-        "needs",
-        "priority",
-        "program",
-        "queue_cap",
-        "retry_after_ms",
-        "stale_after",
-        "tenant_max_queued",
-        "tenant_max_running",
+def _fits(draft: "Draft", most: int, total: int, tenant: int, kind: int, held: int) -> bool:
+    """Whether every cap leaves a place when so many wait; `most` may wait in all."""
+    frame = draft.frame
+    return (
+        total < most
+        and tenant < frame.tenant_max_queued
+        and (frame.queue_cap is None or kind < frame.queue_cap)
+        and (not draft.hold or held < frame.max_held)
     )
-
-    def __init__(self, row: "Any") -> None:
-        (
-            self.known,
-            self.band,
-            self.program,
-            self.needs,
-            self.priority,
-            self.stale_after,
-            self.deadline,
-            self.queue_cap,
-            self.kind_max_running,
-            self.kind_path,
-            self.env_path,
-            self.tenant_max_queued,
-            self.tenant_max_running,
-            self.max_running,
-            self.max_queued,
-            self.max_held,
-            self.retry_after_ms,
-        ) = row
-
-
-class Draft:
-    """A job as it would be written, apart from what only the transaction knows."""
-
-    __slots__ = (
-        "band",
-        "deadline_at",
-        "exclusive",
-        "frame",
-        "hold",
-        "key",
-        "kind",
-        "needs",
-        "priority",
-        "row",
-        "run_after",
-        "stale_at",
-        "tenant",
-    )
-
-    def __init__(
-        self,
-        asked: "dict[str, Any]",
-        kind: str,
-        tenant: str,
-        frame: Frame,
-        cwd: str,
-        path: str | None,
-        now: int,
-    ) -> None:
-        """From ``options.read``; ``path`` is the caller's PATH, times are ms since the epoch."""
-        self.kind = kind
-        self.tenant = tenant
-        self.frame = frame
-        self.band = job.BANDS.index(frame.band)
-        needs = asked.get("needs")
-        self.needs: str = (frame.needs or "") if needs is None else ",".join(needs)
-        self.priority: int = asked.get("priority", frame.priority)
-        self.key: str | None = asked.get("dedupe_key")
-        self.exclusive: str | None = asked.get("exclusive")
-        self.hold: bool = asked.get("hold", False)
-        self.run_after: int = max(now, asked.get("delay", now), asked.get("at", now))
-        self.stale_at: int | None = asked.get("stale_after")
-        if self.stale_at is None and frame.stale_after is not None:
-            self.stale_at = when.moment_or_duration(frame.stale_after, now)
-        self.deadline_at: int | None = asked.get("deadline")
-        if self.deadline_at is None and frame.deadline is not None:
-            self.deadline_at = when.moment_or_duration(frame.deadline, now)
-        command = asked.get("command")
-        env = asked.get("env")
-        self.row = (
-            kind,
-            tenant,
-            self.band,
-            self.priority,
-            self.needs,
-            None if command is None else json_array(command),
-            asked.get("payload"),
-            cwd,
-            path,
-            json_object(env) if env else None,
-            self.key,
-            None if self.key is None else asked.get("dedupe_scope", "ever"),
-            self.exclusive,
-            self.stale_at,
-            self.deadline_at,
-            asked.get("timeout"),
-            asked.get("max_attempts"),
-            asked.get("on_lost"),
-        )
 
 
 class Taken:
     """What became of a draft: ``outcome`` as in a receipt. ``state`` is None for a duplicate since pruned."""
 
-    __slots__ = ("deadline_at", "job_id", "outcome", "state")
+    __slots__ = ("deadline_at", "degraded", "job_id", "outcome", "state")
 
     def __init__(self, outcome: str, job_id: int, state: str | None, deadline_at: int | None) -> None:
         self.outcome = outcome
         self.job_id = job_id
         self.state = state
         self.deadline_at = deadline_at
+        self.degraded = False
 
 
 class Intake:
     """Takes jobs on one connection. Remembers the configuration until ``stamp`` is asked again, and its
     own counts until ``begin``."""
 
-    __slots__ = ("_frames", "_full", "_held", "_kinds", "_resources", "_stamp", "_tenants", "_total", "db")
+    __slots__ = (
+        "_budgets",
+        "_busy_lanes",
+        "_frames",
+        "_held",
+        "_kinds",
+        "_observing",
+        "_resources",
+        "_stamp",
+        "_tenants",
+        "_total",
+        "db",
+    )
 
     def __init__(self, db: "apsw.Connection") -> None:
         self.db = db
         self._frames: dict[tuple[str, str | None, str], Frame] = {}
         self._resources: dict[str, int] | None = None
+        self._budgets: dict[str, tuple[int, int, int | None]] | None = None
         self._stamp: Any = None
 
     # ------------------------------------------------------------------ before the transaction
@@ -167,7 +80,7 @@ class Intake:
         """(identity, broken_identity, error) of the configuration in force, read anew."""
         self._stamp = self._rows("stamp")[0]
         self._frames = {}
-        self._resources = None
+        self._resources = self._budgets = None
         identity, broken, error, _changed_at = self._stamp
         return identity, broken, error
 
@@ -186,6 +99,12 @@ class Intake:
         if self._resources is None:
             self._resources = dict(self._rows("resources"))
         return self._resources
+
+    def budgets(self) -> "dict[str, tuple[int, int, int | None]]":
+        """{name: (amount in any window, the window in ms, one tenant's part of it or None)}."""
+        if self._budgets is None:
+            self._budgets = {name: (limit, per, own) for name, limit, per, own in self._rows("budgets")}
+        return self._budgets
 
     def kinds(self) -> "list[str]":
         """The names of every configured kind."""
@@ -207,19 +126,27 @@ class Intake:
         self._total = self._held = -1
         self._tenants: dict[str, int] = {}
         self._kinds: dict[str, int] = {}
-        self._full: set[object] = set()
+        self._busy_lanes: set[object] = set()
+        self._observing: bool | None = None
         return bool(self._rows("stamp")[0] == self._stamp)
 
-    def take(self, draft: Draft, now: int, ticking: bool) -> Taken:
+    def take(self, draft: "Draft", now: int, ticking: bool) -> Taken:
         """Write the job, or find the one that has its dedupe key.
 
         ``ticking`` says that a supervisor is alive. Raises Refused; the transaction stays usable.
         """
         if draft.key is not None:
-            for job_id, state, deadline_at in self._rows("key_holder", (draft.tenant, draft.kind, draft.key)):
+            for job_id, state, deadline_at in self._rows(
+                "key_holder", (draft.tenant, draft.asked_kind, draft.key)
+            ):
                 return Taken("duplicate", job_id, state, deadline_at)
-        self._refuse_hopeless(draft, now)
-        self._refuse_full(draft, now)
+        return self._accept(draft, now, ticking)
+
+    def _accept(self, draft: "Draft", now: int, ticking: bool) -> Taken:
+        frame = draft.frame
+        self._refuse_late(draft, now)
+        if draft.needs or frame.spends:
+            self._refuse_misfit(draft, now, ticking)
         state = job.HELD if draft.hold else job.SCHEDULED if draft.run_after > now else job.QUEUED
         parked = None
         if (
@@ -228,25 +155,59 @@ class Intake:
             and self._rows("exclusive_active", (draft.exclusive,))[0][0]
         ):
             parked = f"exclusive:{draft.exclusive}"
-        outcome = state
-        if state == job.QUEUED and ticking and parked is None and self._has_room(draft):
-            outcome = "admitted"
+        admitted = state == job.QUEUED and ticking and parked is None and self._has_room(draft, now)
+        if not admitted:
+            if state == job.QUEUED and frame.on_busy != "queue":
+                lighter = self._when_busy(draft, now, ticking)
+                if lighter is not None:
+                    taken = self._accept(lighter, now, ticking)
+                    taken.degraded = taken.outcome != "duplicate"
+                    return taken
+            if frame.refuse_hopeless:
+                self._refuse_hopeless(draft, now, ticking)
+        joined = self._make_place(draft, now, ticking)
+        if joined is not None:
+            return joined
+        start_by = None
+        if frame.on_busy == "reject" and state != job.HELD and not self._observes(ticking):
+            start_by = draft.run_after + START_WITHIN_MS
         rank = draft.run_after - draft.priority * job.PRIORITY_POINT_MS
         ready_at = now if state == job.QUEUED else None
         self.db.execute(
             _SQL["insert_job"],
-            (*draft.row, state, now, parked, rank, now, now, draft.run_after, ready_at),
+            (*draft.row, state, now, parked, rank, now, now, draft.run_after, ready_at, start_by),
         )
         job_id = self.db.last_insert_rowid()
-        if draft.key is not None:
-            self.db.execute(_SQL["take_key"], (draft.tenant, draft.kind, draft.key, job_id))
+        self._take_key(draft, job_id)
         self._total += 1
         self._held += draft.hold
         self._tenants[draft.tenant] += 1
         self._kinds[draft.kind] += 1
-        return Taken(outcome, job_id, state, draft.deadline_at)
+        return Taken("admitted" if admitted else state, job_id, state, draft.deadline_at)
 
-    def _refuse_hopeless(self, draft: Draft, now: int) -> None:
+    def _take_key(self, draft: "Draft", job_id: int) -> None:
+        if draft.key is not None:
+            self.db.execute(
+                _SQL["take_key"],
+                (draft.tenant, draft.asked_kind, draft.key, job_id, draft.scope == "active"),
+            )
+
+    def _observes(self, ticking: bool) -> bool:
+        """Whether refusals are only recorded. A dead supervisor's word does not count."""
+        if self._observing is None:
+            mode, supervisor = self._rows("observing")[0]
+            self._observing = mode == "observe" or (ticking and supervisor is not None)
+        return self._observing
+
+    def _refuse(self, refused: Refused, draft: "Draft", now: int, ticking: bool) -> None:
+        """Raise it; where only observing, count it and go on."""
+        if not self._observes(ticking):
+            raise refused
+        from clawq.store.refusals import observe
+
+        observe(self.db, refused, draft, now)
+
+    def _refuse_late(self, draft: "Draft", now: int) -> None:
         first = draft.run_after
         if draft.stale_at is not None and draft.stale_at <= first:
             late = "has passed" if draft.stale_at <= now else f"is before it is due, {when.iso(first)}"
@@ -260,76 +221,101 @@ class Intake:
                 f"deadline {when.iso(draft.deadline_at)} {late}",
                 "enqueue it with a later one",
             )
-        if draft.needs:
-            limits = self.resources()
-            for name in draft.needs.split(","):
-                if limits.get(name) == 0:
-                    raise Refused(
-                        "never_fits",
-                        f"resource {name!r} has limit 0, so this job could never start",
-                        f"raise resources.{name}.limit in clawq.toml",
-                    )
 
-    def _refuse_full(self, draft: Draft, now: int) -> None:
-        frame = draft.frame
-        if self._total < 0 or draft.tenant not in self._tenants or draft.kind not in self._kinds:
-            total, tenant, kind, held = self._rows("waiting", (draft.tenant, draft.kind))[0]
-            self._total, self._held = total, held
-            self._tenants[draft.tenant] = tenant
-            self._kinds[draft.kind] = kind
-        tenant, kind = self._tenants[draft.tenant], self._kinds[draft.kind]
-        most = frame.max_queued
-        if draft.band != 0:
-            most -= most // 10  # the last tenth is for critical work
-        cap = frame.queue_cap
-        if (
-            self._total >= most
-            or tenant >= frame.tenant_max_queued
-            or (cap is not None and kind >= cap)
-            or (draft.hold and self._held >= frame.max_held)
-        ):
-            from clawq.store.refusals import no_place
-
-            raise no_place(self.db, draft, now, most, self._total, tenant, kind, self._held)
-
-    def _has_room(self, draft: Draft) -> bool:
-        """Whether every slot that it needs is free, after the ready jobs that go before it."""
-        lane = (draft.band, draft.tenant, draft.kind, draft.needs)
-        if lane in self._full:
-            return False  # in one transaction the queue only grows
-        room = not self._is_paused(draft) and self._slots_exceed_ready(draft)
-        if not room:
-            self._full.add(lane)
-        return room
-
-    def _is_paused(self, draft: Draft) -> bool:
-        mine = {
-            ("all", ""),
-            ("tenant", draft.tenant),
-            ("kind", draft.kind),
-            ("band", str(draft.band)),
-            *(("resource", name) for name in draft.needs.split(",")),
-        }
-        return any(pause in mine for pause in self._rows("pauses"))
-
-    def _slots_exceed_ready(self, draft: Draft) -> bool:
-        frame = draft.frame
-        enough = frame.max_running + 1
-        running = self._rows("in_use")
-        ready = self._rows("ready", {"band": draft.band, "enough": enough})
-        if sum(row[3] for row in running) + sum(row[3] for row in ready) >= frame.max_running:
-            return False
-        taken = [*running, *ready]
-        if sum(n for tenant, _, _, n in taken if tenant == draft.tenant) >= frame.tenant_max_running:
-            return False
-        cap = frame.kind_max_running
-        if cap is not None and sum(n for _, kind, _, n in taken if kind == draft.kind) >= cap:
-            return False
-        limits = self.resources()
+    def _refuse_misfit(self, draft: "Draft", now: int, ticking: bool) -> None:
+        """What no end of any other job could ever let start."""
+        what = fix = ""
         for name in draft.needs.split(",") if draft.needs else ():
-            if sum(n for _, _, needs, n in taken if name in needs.split(",")) >= limits[name]:
-                return False
-        return True
+            if not self.resources().get(name):
+                what = f"resource {name!r} has limit 0, so this job could never start"
+                fix = f"raise resources.{name}.limit in clawq.toml"
+        for name, amount in draft.frame.spends.items():
+            limit, _, own = self.budgets().get(name, (0, 0, None))
+            if amount > limit or (own is not None and amount > own):
+                key = "limit" if amount > limit else "per_tenant"
+                most = min(limit, own or limit)
+                what = f"it spends {amount} of budget {name!r}, which never has more than {most} for it"
+                fix = f"raise budgets.{name}.{key} in clawq.toml, or lower what the kind spends"
+        if what:
+            self._refuse(Refused("never_fits", what, fix), draft, now, ticking)
+
+    def _when_busy(self, draft: "Draft", now: int, ticking: bool) -> "Draft | None":
+        """The lighter job to take instead of one that cannot start now; None: this one may wait."""
+        from clawq.store.refusals import over_capacity
+
+        degrades = draft.frame.on_busy == "degrade"
+        if degrades and (draft.lighter is None or not self._observes(ticking)):
+            return draft.lighter
+        self._refuse(over_capacity(self.db, draft, now, ticking), draft, now, ticking)
+        return None
+
+    def _refuse_hopeless(self, draft: "Draft", now: int, ticking: bool) -> None:
+        """What the queue could not start in time, as fast as it drains now."""
+        ends = [at for at in (draft.stale_at, draft.deadline_at) if at is not None]
+        if not ends:
+            return
+        from clawq.store.refusals import would_expire
+
+        refused = would_expire(self.db, draft, min(ends), now)
+        if refused is not None:
+            self._refuse(refused, draft, now, ticking)
+
+    def _make_place(self, draft: "Draft", now: int, ticking: bool) -> Taken | None:
+        """Refuse what no cap leaves a place for. The job that it was joined to, where it was."""
+        frame = draft.frame
+        most = frame.max_queued
+        if draft.band != 0:  # nor a child, whose parent waits for it: the last tenth is for these
+            most -= most // 10
+        if self._total < 0 or draft.tenant not in self._tenants or draft.kind not in self._kinds:
+            self._count(draft)
+        tenant, kind = self._tenants[draft.tenant], self._kinds[draft.kind]
+        if _fits(draft, most, self._total, tenant, kind, self._held):
+            return None
+        if (
+            frame.on_full != "reject"
+            and frame.queue_cap is not None
+            and kind >= frame.queue_cap
+            and not self._observes(ticking)
+        ):
+            from clawq.store import overload
+
+            if frame.on_full == "coalesce":
+                like_it = overload.like_it(self.db, draft)
+                if like_it is not None:
+                    self._take_key(draft, like_it[0])
+                    return Taken("duplicate", *like_it)
+            else:
+                oldest = overload.oldest(self.db, draft)
+                # One takes the other's place, so that no count grows; a cap that was lowered ends nothing.
+                if oldest is not None:
+                    held = self._held - (oldest[1] == job.HELD)
+                    if _fits(draft, most, self._total - 1, tenant - 1, frame.queue_cap - 1, held):
+                        overload.drop(self.db, oldest[0], now)
+                        self._count(draft)
+                        self._busy_lanes.clear()
+                        return None
+        from clawq.store.refusals import no_place
+
+        counts = (self._total, tenant, kind, self._held)
+        self._refuse(no_place(self.db, draft, now, most, counts), draft, now, ticking)
+        return None
+
+    def _count(self, draft: "Draft") -> None:
+        self._total, tenant, kind, self._held = self._rows("waiting", (draft.tenant, draft.kind))[0]
+        self._tenants[draft.tenant] = tenant
+        self._kinds[draft.kind] = kind
+
+    def _has_room(self, draft: "Draft", now: int) -> bool:
+        """Whether it would start at once."""
+        lane = (draft.band, draft.tenant, draft.kind, draft.needs)
+        if lane in self._busy_lanes:
+            return False  # in one transaction the queue only grows
+        from clawq.store.forecast import starts_at_once
+
+        room = starts_at_once(self, draft, now)
+        if not room:
+            self._busy_lanes.add(lane)
+        return room
 
     # ------------------------------------------------------------------ after it
 

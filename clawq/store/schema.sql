@@ -21,7 +21,7 @@ CREATE TABLE transitions (
 ) STRICT, WITHOUT ROWID;
 
 -- The compiled configuration: one row. `identity` names the file's version it was made from
--- (path, inode, size, mtime_ns; '' for no file). A file that does not compile leaves `identity`,
+-- (path, inode, size, mtime_ns). A file that does not compile leaves `identity`,
 -- `body` alone and writes `broken_identity` and `error`.
 CREATE TABLE config (
     id              INTEGER PRIMARY KEY CHECK (id = 1),
@@ -48,11 +48,14 @@ CREATE TABLE jobs (
     cwd          TEXT NOT NULL,
     path         TEXT,                                 -- the caller's PATH
     env          TEXT CHECK (env IS NULL OR json_valid(env)),
+    same         INTEGER,                              -- with on_full = coalesce: a hash of what must be the same
+    asked_kind   TEXT,                                 -- the kind asked for, when it was taken as a lighter one
 
     dedupe_key   TEXT,
     dedupe_scope TEXT CHECK (dedupe_scope IN ('ever', 'active')),
     exclusive    TEXT,
     parked       TEXT,                                 -- why a queued job is in no lane: 'exclusive:NAME'
+                                                       -- or 'workflow_limit'
     parent_id    INTEGER,
     root_id      INTEGER,
 
@@ -63,7 +66,10 @@ CREATE TABLE jobs (
     ready_at     INTEGER,                              -- when it last became queued
     stale_at     INTEGER,
     deadline_at  INTEGER,
-    expires_at   INTEGER AS (CASE WHEN stale_at IS NULL THEN deadline_at
+    start_by     INTEGER,                              -- of work that may not wait; its first start meets it
+    expires_at   INTEGER AS (CASE WHEN start_by IS NOT NULL AND tries = 0
+                                  THEN min(start_by, coalesce(stale_at, start_by), coalesce(deadline_at, start_by))
+                                  WHEN stale_at IS NULL THEN deadline_at
                                   WHEN deadline_at IS NULL THEN stale_at
                                   ELSE min(stale_at, deadline_at) END) VIRTUAL,
 
@@ -93,6 +99,8 @@ CREATE INDEX jobs_parked ON jobs (exclusive, band, tenant, kind, needs, rank, id
     WHERE state = 'queued' AND parked IS NOT NULL;
 CREATE INDEX jobs_exclusive ON jobs (exclusive)
     WHERE exclusive IS NOT NULL AND state IN ('starting', 'running', 'waiting');
+CREATE INDEX jobs_parked_root ON jobs (coalesce(root_id, id), rank, id)
+    WHERE state = 'queued' AND parked = 'workflow_limit';
 CREATE INDEX jobs_active ON jobs (id) WHERE state IN ('starting', 'running', 'waiting');
 CREATE INDEX jobs_cancel ON jobs (id) WHERE cancel_at IS NOT NULL;
 CREATE INDEX jobs_due ON jobs (run_after) WHERE state = 'scheduled';
@@ -100,6 +108,11 @@ CREATE INDEX jobs_expiry ON jobs (expires_at)
     WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'queued', 'held');
 CREATE INDEX jobs_oldest ON jobs (tenant, band, kind, ready_at) WHERE state = 'queued';
 CREATE INDEX jobs_ended ON jobs (state, ended_at) WHERE ended_at IS NOT NULL;
+-- For `drop_oldest` and `coalesce`; the many jobs that are queued at once and of a plain kind do not pay for them.
+CREATE INDEX jobs_not_ready ON jobs (kind, tenant, id)
+    WHERE state IN ('scheduled', 'held') AND tries = 0 AND parent_id IS NULL;
+CREATE INDEX jobs_same ON jobs (kind, tenant, same, run_after, id)
+    WHERE same IS NOT NULL AND state IN ('scheduled', 'queued', 'held');
 CREATE INDEX jobs_aside ON jobs (state, id) WHERE state IN ('held', 'unknown', 'scheduled');
 
 CREATE TABLE attempts (
@@ -155,14 +168,16 @@ CREATE TABLE events (
 ) STRICT;
 CREATE INDEX events_job ON events (job_id, id);
 
--- Outlives its job: a pruned job's key still answers `duplicate`.
+-- Outlives its job: a pruned job's key still answers `duplicate`. A job that others were joined to has several.
 CREATE TABLE dedupe (
-    tenant TEXT    NOT NULL,
-    kind   TEXT    NOT NULL,
-    key    TEXT    NOT NULL,
-    job_id INTEGER NOT NULL,
+    tenant    TEXT    NOT NULL,
+    kind      TEXT    NOT NULL,                        -- that was asked for
+    key       TEXT    NOT NULL,
+    job_id    INTEGER NOT NULL,
+    until_end INTEGER NOT NULL DEFAULT 0 CHECK (until_end IN (0, 1)),  -- scope 'active'
     PRIMARY KEY (tenant, kind, key)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX dedupe_until_end ON dedupe (job_id) WHERE until_end = 1;
 
 -- How many jobs are in each state, by lane: caps, status and lanes without COUNT(*).
 -- The rows with state 'queued' are the lanes; a row that reaches zero is deleted.
@@ -186,9 +201,67 @@ CREATE TABLE lanes (
     measured      REAL,
     limit_value   REAL,
     since         INTEGER,
-    retry_at      INTEGER,
+    retry_at      INTEGER,                             -- when the same reason is counted again
     last_start_at INTEGER,
+    gated_at      INTEGER,                             -- last refused by a pause, a gate or a cooldown
+    short_job     INTEGER,                             -- the head that waits only for slots that others hold ...
+    short_since   INTEGER,                             -- ... since when ...
+    promised_at   INTEGER,                             -- ... and when its reservation is free at the latest
+    clears_at     INTEGER,                             -- when the reason clears by itself
     PRIMARY KEY (band, tenant, kind, needs)
+) STRICT, WITHOUT ROWID;
+
+-- Whose turn it is: each tenant's clock in each band, and under the name '' the band's present.
+CREATE TABLE turns (
+    band   INTEGER NOT NULL,
+    tenant TEXT    NOT NULL,
+    clock  REAL    NOT NULL,
+    PRIMARY KEY (band, tenant)
+) STRICT, WITHOUT ROWID;
+
+-- What was reserved or spent, an entry for each attempt and change; older than its window it is deleted.
+CREATE TABLE spends (
+    id     INTEGER PRIMARY KEY,
+    budget TEXT    NOT NULL,
+    tenant TEXT    NOT NULL,
+    token  INTEGER NOT NULL,
+    at     INTEGER NOT NULL,
+    amount INTEGER NOT NULL,
+    told   INTEGER                                     -- by `clawq spend`: the attempt's real figure so far
+) STRICT;
+CREATE INDEX spends_window ON spends (budget, at, tenant, amount);
+CREATE INDEX spends_token ON spends (token, budget);
+
+-- Resources that were asked to rest. After `until` one job probes; when that has passed the rest come back
+-- in doubling numbers, one doubling each `step_ms`.
+CREATE TABLE cooldowns (
+    resource    TEXT    PRIMARY KEY,
+    set_at      INTEGER NOT NULL,
+    until       INTEGER NOT NULL,
+    step_ms     INTEGER NOT NULL,
+    probe_token INTEGER,
+    passed_at   INTEGER,
+    released    INTEGER NOT NULL DEFAULT 0             -- starts since it passed
+) STRICT, WITHOUT ROWID;
+
+-- What a kind's process tree grows to: rises at once, sinks slowly.
+CREATE TABLE footprints (
+    kind  TEXT    PRIMARY KEY,
+    procs REAL    NOT NULL,
+    mb    REAL    NOT NULL,
+    at    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Observe mode: what enforcing would have refused.
+CREATE TABLE observed (
+    stage    TEXT    NOT NULL CHECK (stage IN ('enqueue', 'start')),
+    reason   TEXT    NOT NULL,
+    kind     TEXT    NOT NULL,
+    tenant   TEXT    NOT NULL,
+    count    INTEGER NOT NULL,
+    first_at INTEGER NOT NULL,
+    last_at  INTEGER NOT NULL,
+    PRIMARY KEY (stage, reason, kind, tenant)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE pauses (
@@ -251,8 +324,8 @@ END;
 
 -- A key of scope 'active' is free again when its job ends; an unknown job keeps it.
 CREATE TRIGGER jobs_key_free AFTER UPDATE OF state ON jobs
-WHEN NEW.dedupe_scope = 'active' AND NEW.ended_at IS NOT NULL BEGIN
-    DELETE FROM dedupe WHERE tenant = NEW.tenant AND kind = NEW.kind AND key = NEW.dedupe_key AND job_id = NEW.id;
+WHEN NEW.ended_at IS NOT NULL BEGIN
+    DELETE FROM dedupe WHERE job_id = NEW.id AND until_end = 1;
 END;
 
 -- The exclusive name is free, or its candidate left the queue: the best parked job of each lane comes back.
@@ -268,4 +341,13 @@ BEGIN
                     AND j.band = t.band AND j.tenant = t.tenant AND j.kind = t.kind AND j.needs = t.needs
                 ORDER BY j.rank, j.id LIMIT 1)
         FROM tally t WHERE t.state = 'queued');
+END;
+
+-- A job of a workflow ended: the best of those that its limit parked comes back.
+CREATE TRIGGER jobs_unpark_root AFTER UPDATE OF state ON jobs
+WHEN OLD.state IN ('queued', 'starting', 'running') AND NEW.state NOT IN ('starting', 'running') BEGIN
+    UPDATE jobs SET parked = NULL WHERE id = (
+        SELECT id FROM jobs INDEXED BY jobs_parked_root
+        WHERE coalesce(root_id, id) = coalesce(OLD.root_id, OLD.id) AND state = 'queued' AND parked = 'workflow_limit'
+        ORDER BY rank, id LIMIT 1);
 END;

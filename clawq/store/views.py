@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections import Counter
 
 from clawq import job
 from clawq.errors import NoSuchJob
-from clawq.store import sqlfile
+from clawq.store import accounts, sqlfile
 from clawq.store.connection import dicts
 
 TYPE_CHECKING = False
@@ -58,7 +59,7 @@ _ROW_QUERY = {
 
 def status(db: apsw.Connection | None, settings: Settings, now: int) -> Row:
     """What ``status`` says of the queue: ``counts``, ``depth``, ``running``, ``waiting_on``, ``refused``,
-    ``resources``, and ``pauses`` besides.
+    ``resources``, ``budgets``, ``observed``, and ``pauses`` besides.
 
     A row of ``running`` also carries ``log`` (the file's bare name), ``exclusive`` and ``cancel_at``.
     None for `db` is a queue that nothing was ever put into.
@@ -70,7 +71,9 @@ def status(db: apsw.Connection | None, settings: Settings, now: int) -> Row:
             "running": [],
             "waiting_on": [],
             "refused": [],
-            "resources": _resources(settings, []),
+            "resources": _resources(settings, [], {}),
+            "budgets": accounts.budgets(None, settings, now),
+            "observed": accounts.observed(None),
             "pauses": [],
         }
     with Snapshot(db):
@@ -81,7 +84,9 @@ def status(db: apsw.Connection | None, settings: Settings, now: int) -> Row:
             "running": running,
             "waiting_on": _waiting_on(db, now),
             "refused": dicts(db.execute(_SQL["refusals"])),
-            "resources": _resources(settings, running),
+            "resources": _resources(settings, running, accounts.cooldowns(db, now)),
+            "budgets": accounts.budgets(db, settings, now),
+            "observed": accounts.observed(db),
             "pauses": pauses(db),
         }
 
@@ -145,46 +150,68 @@ def _running(row: Row, now: int) -> Row:
     }
 
 
-def _resources(settings: Settings, running: list[Row]) -> dict[str, Row]:
+def _resources(settings: Settings, running: list[Row], cooldowns: dict[str, Row]) -> dict[str, Row]:
     found: dict[str, Row] = {
-        name: {"in_use": 0, "limit": resource.limit, "cooldown_s": None}
-        for name, resource in sorted(settings.resources.items())
+        name: _resource(resource.limit) for name, resource in sorted(settings.resources.items())
     }
     for row in running:
         for name in row["needs"]:
             # A resource may have left the configuration while a job still holds it.
-            found.setdefault(name, {"in_use": 0, "limit": 0, "cooldown_s": None})["in_use"] += 1
+            found.setdefault(name, _resource(0))["in_use"] += 1
+    for name, rest in cooldowns.items():
+        found.setdefault(name, _resource(0)).update(cooldown=rest["stage"], cooldown_s=rest["cooldown_s"])
     return found
 
 
+def _resource(limit: int) -> Row:
+    return {"in_use": 0, "limit": limit, "cooldown_s": None, "cooldown": None}
+
+
 def _waiting_on(db: apsw.Connection, now: int) -> list[Row]:
-    """Every reason with the number of queued jobs it keeps back, the most first."""
-    found: dict[str, Row] = {}
-    parked: dict[tuple[Any, ...], int] = {}
-    for name in [row["name"] for row in dicts(db.execute(_SQL["parked_names"]))]:
-        behind = dicts(db.execute(_SQL["parked_behind"], (name,)))
-        for row in behind:
-            parked[_lane(row)] = parked.get(_lane(row), 0) + row["n"]
-        found[f"exclusive:{name}"] = {"jobs": sum(row["n"] for row in behind), "retry_at": None}
+    """Every reason with the number of queued jobs it keeps back, the most first, and a job of them."""
+    found, parked = _parked(db)
     for row in dicts(db.execute(_SQL["refused_lanes"])):
         # A lane's tally counts those parked beside it too; they have a reason of their own.
-        jobs = row["n"] - parked.get(_lane(row), 0)
+        jobs = row["n"] - parked[_lane(row)]
         if jobs <= 0:
             continue
-        entry = found.setdefault(row["reason"], {"jobs": 0, "retry_at": None})
+        entry = found.setdefault(row["reason"], {"jobs": 0, "job_id": row["job_id"], "clears_at": None})
         entry["jobs"] += jobs
-        if row["retry_at"] is not None:
-            entry["retry_at"] = min(entry["retry_at"] or row["retry_at"], row["retry_at"])
+        if row["clears_at"] is not None:
+            entry["clears_at"] = min(entry["clears_at"] or row["clears_at"], row["clears_at"])
     return [
         {
             "reason": reason,
             "jobs": entry["jobs"],
             "retry_after_s": None
-            if entry["retry_at"] is None
-            else max(0, round((entry["retry_at"] - now) / 1000)),
+            if entry["clears_at"] is None
+            else max(0, round((entry["clears_at"] - now) / 1000)),
+            "job_id": entry["job_id"],
         }
         for reason, entry in sorted(found.items(), key=lambda item: (-item[1]["jobs"], item[0]))
     ]
+
+
+def _parked(db: apsw.Connection) -> tuple[dict[str, Row], Counter[tuple[Any, ...]]]:
+    """Those that stand outside their lanes, by reason, and how many of each lane."""
+    found: dict[str, Row] = {}
+    lanes: Counter[tuple[Any, ...]] = Counter()
+
+    def add(reason: str, row: Row) -> None:
+        entry = found.setdefault(reason, {"jobs": 0, "job_id": row["job_id"], "clears_at": None})
+        entry["jobs"] += row["n"]
+        entry["job_id"] = min(entry["job_id"], row["job_id"])
+        lanes[_lane(row)] += row["n"]
+
+    for name in [row["name"] for row in dicts(db.execute(_SQL["parked_names"]))]:
+        for row in dicts(db.execute(_SQL["parked_behind"], (name,))):
+            add(f"exclusive:{name}", row)
+    for row in dicts(db.execute(_SQL["parked_workflow"])):
+        if row["exclusive"] is not None:
+            # Counted with its name a moment ago, which is not what it waits for.
+            add(f"exclusive:{row['exclusive']}", {**row, "n": -row["n"]})
+        add("workflow_limit", row)
+    return {reason: entry for reason, entry in found.items() if entry["jobs"] > 0}, lanes
 
 
 def _lane(row: Row) -> tuple[Any, ...]:

@@ -1,78 +1,78 @@
 """Why a job has not started yet, or will not go on: every reason with its figures and what clears it.
 
-``no_supervisor`` comes first, since a lane's reason is only as good as whoever wrote it.
+``no_supervisor`` comes first, since a lane's reason is only as good as whoever wrote it. The reason is what
+the job's lane was told at the last pass; who holds what, and when a budget or a cooldown frees it, is read
+now.
 """
 
 from __future__ import annotations
 
 import json
-import time
 
 from clawq import job
 from clawq.errors import NoSuchJob
-from clawq.store import sqlfile, views
+from clawq.rules import ramp
+from clawq.store import accounts, reasons, sqlfile, views
 from clawq.store.connection import dicts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import apsw
 
+    from clawq.settings import Settings
     from clawq.store.views import Row
 
 _SQL = sqlfile.load("why")
 
-_CLEARS = {
-    "uid_procs": "the account has fewer than {limit} processes",
-    "low_memory": "{limit} MB of memory are free",
-    "spawn_failed": "the next try to start an agent succeeds",
-    "kind_limit": "a running {kind} job ends",
-    "tenant_limit": "a running job of tenant {tenant} ends",
-    "max_running": "a running job ends",
-    "never_fits": "its limits are raised in clawq.toml; or `clawq cancel {job_id}`",
-}
 
+def why(db: apsw.Connection, settings: Settings, job_id: int, now: int, supervisor: str | None) -> Row:
+    """The document of ``why --json``, times in ms, and ``behind`` besides: is it not the first of its lane?
 
-def why(db: apsw.Connection, job_id: int, supervisor_ticks: bool) -> Row:
-    """The document of ``why --json``, times in ms, and ``ahead`` besides: how many of its lane
-    come before it (None: it is in no lane).
-
-    Raises NoSuchJob.
+    `supervisor` is what the one that ticks does (``run``, or how it ends), None where none does. Raises
+    NoSuchJob.
     """
     with views.Snapshot(db):
         rows = dicts(db.execute(_SQL["job"], (job_id,)))
         if not rows:
             raise NoSuchJob(job_id)
-        found = rows[0]
-        found["job_id"] = job_id
-        blocked_by: list[Row] = []
-        ahead = None
-        if found["state"] in (job.SCHEDULED, job.QUEUED) and not supervisor_ticks:
-            blocked_by.append(_reason("no_supervisor", clears="a supervisor runs: `clawq run` is one"))
-        if found["state"] == job.QUEUED:
-            blocked_by += _paused(db, found)
-            if found["parked"]:
-                blocked_by.append(_exclusive(db, found))
-            else:
-                ahead = dicts(db.execute(_SQL["ahead"], _lane(found)))[0]["n"]
-                if not blocked_by:
-                    blocked_by += _refused(db, found)
-        elif found["state"] in _STANDING:
-            blocked_by.append(_STANDING[found["state"]](found))
+        case = _Case(db, settings, rows[0], now)
         return {
             "job_id": job_id,
-            "state": found["state"],
-            "blocked_by": blocked_by,
+            "state": case.row["state"],
+            "blocked_by": list(_blocked_by(case, supervisor)),
             "deferrals": views.deferrals(db, job_id),
-            "ahead": ahead,
+            "behind": case.row["state"] == job.QUEUED and not case.row["parked"] and case.is_behind(),
         }
+
+
+def _blocked_by(case: _Case, supervisor: str | None) -> list[Row]:
+    row, state = case.row, case.row["state"]
+    found: list[Row] = []
+    if state in (job.SCHEDULED, job.QUEUED) and supervisor not in (None, "run"):
+        found.append(_reason("no_supervisor", reasons.STOPPING))
+    elif state in (job.SCHEDULED, job.QUEUED) and supervisor is None:
+        found.append(_reason("no_supervisor", reasons.clears_when("no_supervisor")))
+    if state == job.QUEUED:
+        found += _paused(case)
+        if row["parked"]:
+            found.append(_parked(case))
+        elif not found:
+            found += _refused(case)
+    elif state == job.SCHEDULED:
+        due = reasons.moment(row["run_after"], case.now)
+        found.append(_standing(row, "not_due", at=f", at {due}"))
+    elif state in (job.HELD, job.UNKNOWN):
+        found.append(_standing(row, "held" if state == job.HELD else "unknown", job_id=row["job_id"]))
+    return found
 
 
 def _reason(
     reason: str,
-    *,
     clears: str,
-    measured: float | None = None,
-    limit: float | None = None,
+    measured: float | str | None = None,
+    limit: float | str | None = None,
     since: int | None = None,
 ) -> Row:
     return {
@@ -84,88 +84,206 @@ def _reason(
     }
 
 
-def _whole(value: float | None) -> float | None:
-    return int(value) if value is not None and value == int(value) else value
+def _whole(value: float | str | None) -> float | str | None:
+    return int(value) if isinstance(value, float) and value == int(value) else value
 
 
-_STANDING = {
-    job.SCHEDULED: lambda row: _reason(
-        "not_due",
-        since=row["changed_at"],
-        clears=f"it is due, at {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(row['run_after'] / 1000))}",
-    ),
-    job.HELD: lambda row: _reason(
-        "held",
-        since=row["changed_at"],
-        clears=f"a person says `clawq approve {row['job_id']}` (or `clawq deny {row['job_id']}`)",
-    ),
-    job.UNKNOWN: lambda row: _reason(
-        "unknown",
-        since=row["changed_at"],
-        clears=f"a person says `clawq reconcile {row['job_id']} --succeeded`, --failed or --requeue",
-    ),
-}
+def _standing(row: Row, reason: str, **known: object) -> Row:
+    return _reason(reason, reasons.clears_when(reason, **known), since=row["changed_at"])
 
 
-def _lane(found: Row) -> Row:
-    return {name: found[name] for name in ("band", "tenant", "kind", "needs", "rank", "job_id")}
+class _Case:
+    """One job, and what is known about what it waits for."""
+
+    def __init__(self, db: apsw.Connection, settings: Settings, row: Row, now: int) -> None:
+        self.db = db
+        self.settings = settings
+        self.row = row
+        self.now = now
+        self.needs = views.names(row["needs"])
+        self.kind = settings.kind(row["kind"], job.BANDS[row["band"]])
+        self._active: list[Row] | None = None
+
+    def is_behind(self) -> bool:
+        lane = {name: self.row[name] for name in ("band", "tenant", "kind", "needs", "rank", "job_id")}
+        return bool(dicts(self.db.execute(_SQL["behind"], lane))[0]["behind"])
+
+    def active(self, which: Callable[[Row], bool] = lambda row: True) -> list[int]:
+        """Ids of the jobs under way, those that are `which`."""
+        if self._active is None:
+            self._active = dicts(self.db.execute(_SQL["holders"]))
+        return [row["id"] for row in self._active if which(row)]
+
+    def started_at(self, job_id: int) -> int | None:
+        found = [row["started_at"] for row in self._active or () if row["id"] == job_id]
+        return found[0] if found else None
 
 
-def _paused(db: apsw.Connection, found: Row) -> list[Row]:
-    scopes = {name: found[name] for name in ("tenant", "kind", "band")}
-    scopes["resources"] = json.dumps(views.names(found["needs"]))
-    reasons = []
-    for row in dicts(db.execute(_SQL["pauses"], scopes)):
+def _paused(case: _Case) -> list[Row]:
+    scopes = {name: case.row[name] for name in ("tenant", "kind", "band")}
+    scopes["resources"] = json.dumps(case.needs)
+    found = []
+    for row in dicts(case.db.execute(_SQL["pauses"], scopes)):
         name = job.BANDS[int(row["name"])] if row["scope"] == "band" else row["name"]
         lift = views.resume_command(row["scope"], name)
-        reasons.append(_reason("paused", since=row["since"], clears=f"a person says `{lift}`"))
-    return reasons
+        found.append(_reason("paused", reasons.clears_when("paused", lift=lift), since=row["since"]))
+    return found
 
 
-def _exclusive(db: apsw.Connection, found: Row) -> Row:
-    name = found["exclusive"]
-    held = [row for row in dicts(db.execute(_SQL["holders"])) if row["exclusive"] == name]
-    if not held:
-        return _reason(
-            f"exclusive:{name}", measured=0, limit=1, clears="the job before it with this name has run"
+def _parked(case: _Case) -> Row:
+    """It stands outside its lane until the name is free, or its workflow has room."""
+    row = case.row
+    if row["parked"] == "workflow_limit":
+        root = row["root_id"] or row["job_id"]
+        ids = case.active(lambda other: (other["root_id"] or other["id"]) == root)
+        measured, limit = len(ids), case.settings.limits.max_running_per_workflow
+        who = reasons.ends(ids, "is of its workflow", "are of its workflow")
+    else:
+        ids = case.active(lambda other: bool(other["exclusive"] == row["exclusive"]))
+        measured, limit = len(ids), 1
+        who = (
+            reasons.ends(ids, "has this name", "have this name") or "the job before it with this name has run"
         )
-    return _reason(
-        f"exclusive:{name}",
-        measured=1,
-        limit=1,
-        since=held[0]["started_at"],
-        clears=f"job {held[0]['id']} ends, which has this name",
-    )
+    # It was kept back since both it was ready and the last of them had started.
+    began = [at for job_id in ids if (at := case.started_at(job_id)) is not None]
+    since = max([row["ready_at"], *began]) if began and row["ready_at"] is not None else row["ready_at"]
+    return _reason(row["parked"], reasons.clears_when(row["parked"], who=who), measured, limit, since)
 
 
-def _refused(db: apsw.Connection, found: Row) -> list[Row]:
+def _refused(case: _Case) -> list[Row]:
     """What the head of its lane was told, which holds for all behind it; nothing: it is next in turn."""
-    lane = {name: found[name] for name in ("band", "tenant", "kind", "needs")}
-    rows = dicts(db.execute(_SQL["lane"], lane))
-    if not rows or rows[0]["reason"] is None:
+    lane = {name: case.row[name] for name in ("band", "tenant", "kind", "needs")}
+    rows = dicts(case.db.execute(_SQL["lane"], lane))
+    # A pause that has been lifted is no reason any more.
+    if not rows or rows[0]["reason"] in (None, "paused"):
         return []
-    row = rows[0]
-    return [
-        _reason(
-            row["reason"],
-            measured=row["measured"],
-            limit=row["limit_value"],
-            since=row["since"],
-            clears=_clears(db, found, row["reason"], row["limit_value"]),
-        )
-    ]
+    told = rows[0]
+    key, name = reasons.split(told["reason"])
+    answer = _SPECIFIC.get(key, _plain)(case, told, name)
+    if _has_reservation(case, told):
+        own = reasons.reservation(case.needs, told["promised_at"], case.now)
+        answer["clears_when"] += f"; it {own}"
+    return [answer]
 
 
-def _clears(db: apsw.Connection, found: Row, reason: str, limit: float | None) -> str:
-    scope, _, name = reason.partition(":")
-    if scope == "resource":
-        holders = [
-            str(row["id"]) for row in dicts(db.execute(_SQL["holders"])) if name in views.names(row["needs"])
-        ]
-        if not holders:
-            return f"a slot of {name} is free"
-        who = f"job {holders[0]} ends" if len(holders) == 1 else f"one of the jobs {', '.join(holders)} ends"
-        return f"{who}, which hold{'s' if len(holders) == 1 else ''} {name}"
-    return _CLEARS.get(reason, "the next pass admits it").format(
-        limit=_whole(limit), kind=found["kind"], tenant=found["tenant"], job_id=found["job_id"]
+def _answer(told: Row, clears: str) -> Row:
+    return _reason(told["reason"], clears, told["measured"], told["limit_value"], told["since"])
+
+
+def _plain(case: _Case, told: Row, name: str) -> Row:
+    at = told["clears_at"]
+    return _answer(
+        told,
+        reasons.clears_when(
+            told["reason"],
+            limit=_whole(told["limit_value"]),
+            at=None if at is None else f", at {reasons.moment(at, case.now)}",
+            job_id=case.row["job_id"],
+        ),
     )
+
+
+def _has_reservation(case: _Case, told: Row) -> bool:
+    """Only a reservation with a promise is on record: one behind a job without any timeout says nothing."""
+    return bool(case.needs and told["short_job"] == case.row["job_id"] and told["promised_at"] is not None)
+
+
+def _counted(which: Callable[[Row, Row], bool], one: str, many: str) -> Callable[[_Case, Row, str], Row]:
+    """A limit on the jobs under way that are `which`, seen from this one."""
+
+    def answer(case: _Case, told: Row, name: str) -> Row:
+        ids = case.active(lambda other: which(case.row, other))
+        tenant, kind = case.row["tenant"], case.row["kind"]
+        who = reasons.ends(ids, one.format(tenant=tenant, kind=kind), many.format(tenant=tenant, kind=kind))
+        return _answer(told, reasons.clears_when(told["reason"], who=who))
+
+    return answer
+
+
+def _resource(case: _Case, told: Row, name: str) -> Row:
+    ids = case.active(lambda other: name in views.names(other["needs"]))
+    return _answer(
+        told, reasons.clears_when(told["reason"], who=reasons.ends(ids, f"holds {name}", f"hold {name}"))
+    )
+
+
+def _reserved(case: _Case, told: Row, name: str) -> Row:
+    found = []
+    for row in dicts(case.db.execute(_SQL["reservations"])):
+        shared = [each for each in views.names(row["needs"]) if each in case.needs]
+        if shared and row["short_job"] != case.row["job_id"]:
+            found.append((row["short_job"], shared, row["promised_at"]))
+    return _answer(told, reasons.clears_when("reserved", who=reasons.starts(found, case.now)))
+
+
+def _pressure(case: _Case, told: Row, name: str) -> Row:
+    measured, limit = (accounts.pressure(told[key]) for key in ("measured", "limit_value"))
+    return _reason(
+        told["reason"], reasons.clears_when(told["reason"], limit=limit), measured, limit, told["since"]
+    )
+
+
+def _budget(case: _Case, told: Row, name: str) -> Row:
+    """As the window is now, and when it has room for this job by itself."""
+    amount = case.kind.spends.get(name)
+    found = None
+    if amount is not None and name in case.settings.budgets:
+        found = accounts.room(case.db, case.settings, name, case.row["tenant"], amount, case.now)
+    if amount is None or found is None:
+        return _answer(told, reasons.clears_when(told["reason"]))
+    used, limit, at = found
+    clears = reasons.clears_when(told["reason"], room=reasons.room(name, amount, at, case.now))
+    return _reason(told["reason"], clears, used, limit, told["since"])
+
+
+def _cooldown(case: _Case, told: Row, name: str) -> Row:
+    row = accounts.cooldown(case.db, name, case.now)
+    measured = limit = None
+    if row is None:
+        rest = None
+    elif row["stage"] == accounts.RESTING:
+        rest = reasons.resting(name, row["until"], case.now)
+    elif row["stage"] == accounts.PROBING:
+        rest = reasons.probing(name, row["job_id"])
+    else:
+        rest = reasons.returning(name, row["step_ms"])
+        measured, limit = row["released"], ramp.allowance(case.now - row["passed_at"], row["step_ms"])
+    clears = reasons.clears_when(told["reason"], rest=rest)
+    return _reason(told["reason"], clears, measured, limit, told["since"])
+
+
+def _never_fits(case: _Case, told: Row, name: str) -> Row:
+    """The first thing that it asks for and that is never there."""
+    lacks = None
+    for each in case.needs:
+        resource = case.settings.resources.get(each)
+        if resource is None or resource.limit <= 0:
+            lacks = f"gives resource {each} a slot"
+            break
+    else:
+        for each, amount in sorted(case.kind.spends.items()):
+            budget = case.settings.budgets.get(each)
+            if budget is None or amount > min(budget.limit, budget.per_tenant or budget.limit):
+                lacks = f"gives budget {each} {amount} or more"
+                break
+    clears = reasons.clears_when("never_fits", lacks=lacks, job_id=case.row["job_id"])
+    return _answer(told, clears)
+
+
+_SPECIFIC: dict[str, Callable[[_Case, Row, str], Row]] = {
+    "max_running": _counted(lambda own, other: True, "", ""),
+    "tenant_limit": _counted(
+        lambda own, other: bool(own["tenant"] == other["tenant"]),
+        "is of tenant {tenant}",
+        "are of tenant {tenant}",
+    ),
+    "kind_limit": _counted(
+        lambda own, other: bool(own["kind"] == other["kind"]), "is of kind {kind}", "are of kind {kind}"
+    ),
+    "resource:NAME": _resource,
+    "reserved": _reserved,
+    "memory_pressure": _pressure,
+    "budget:NAME": _budget,
+    "cooldown:NAME": _cooldown,
+    "never_fits": _never_fits,
+}

@@ -1,107 +1,175 @@
-"""One pass of admission inside the turn's transaction: read, decide, write."""
+"""One pass of admission inside the turn's transaction: gather the facts, decide, write what was decided."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-import apsw
-
-from clawq.host.load import HostSample
-from clawq.rules import admission
-from clawq.rules.admission import Limits, Park, Resource, Start, Wait
+from clawq.job import BANDS
+from clawq.rules import admission, fairness, ramp
+from clawq.rules.admission import Park, Start, Wait
+from clawq.rules.facts import PRESSURES, UNMEASURED, Cooldown, Head, Host, Lane, Limits, Resource
 from clawq.settings import Settings
-from clawq.store import attempts
+from clawq.store import attempts, lanes, ledger
+from clawq.store.lanes import Told
+from clawq.store.ledger import BudgetRule
 from clawq.supervisor.start import Ticket, log_name
+from clawq.supervisor.state import State
+
+RAMP_STEP_MS = 2_000
+"""After a crash or a wake the number of starts doubles this often."""
 
 
 class Pass(NamedTuple):
-    """What a pass did: what to spawn once it is committed, and whether the machine must be asked again."""
+    """What a pass did: what to spawn once it is committed, and when it may come out differently by itself."""
 
     tickets: list[Ticket]
     host_refused: bool
+    changes_at: int | None
 
 
-def limits_from(
-    settings: Settings, paused: frozenset[tuple[str, str]], default_max_procs: int | None
-) -> Limits:
-    """The configuration as the admission rules read it."""
-    procs, memory = settings.host.max_user_procs, settings.host.min_free_mb
-    return Limits(
-        max_running=settings.limits.max_running,
-        max_user_procs=None if procs == "off" else default_max_procs if procs is None else procs,
-        min_free_mb=None if memory == "off" else memory,
-        retry_after_ms=settings.host.retry_after_ms,
-        resources={name: Resource(each.limit, each.min_free_mb) for name, each in settings.resources.items()},
-        tenant=settings.tenant_max_running,
-        kind=lambda name: settings.kind(name).max_running,
-        paused=paused,
-    )
-
-
-def admit(
-    db: apsw.Connection,
-    settings: Settings,
-    limits: Limits,
-    sample: HostSample | None,
-    spawn_closed_until: int,
-    started_since_sample: int,
-    boot_id: str,
-    now: int,
-) -> Pass:
+def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -> Pass:
     """Ask every lane's head once, claim what may start, and write down why the others may not."""
-    heads = attempts.heads(db)
+    db = state.db
+    heads, told = lanes.heads(db)
     if not heads:
-        return Pass([], host_refused=False)
-    host = admission.Host(
-        None if sample is None else sample.user_procs,
-        None if sample is None else sample.free_mb,
-        spawn_closed_until,
-    )
-    decisions = admission.decide(
+        return Pass([], False, None)
+    rests = ledger.rests(db, {name: each.limit for name, each in settings.resources.items()}, now)
+    limits = limits_from(state, settings, rests.cooldowns, now)
+    outcome = admission.decide(
         now,
-        host,
-        attempts.running(db),
+        _host(state, settings, spawn_closed_until, now),
+        lanes.running(db, {agent.token: agent.used for agent in state.agents.values() if agent.used}),
         heads,
         limits,
-        lambda head: attempts.following(db, head),
-        started_since_sample,
+        lambda head: lanes.following(db, head),
+        lanes.clocks(db),
+        _promises(heads, told),
     )
+    every = settings.host.retry_after_ms
     tickets: list[Ticket] = []
-    host_refused = False
+    waits: list[Wait] = []
     token = attempts.next_token(db, now)
-    for decision in decisions:
+    for decision in outcome.decisions:
         match decision:
-            case Start(head):
-                ticket = _claim(db, settings, head.job_id, token, boot_id, now)
-                if ticket is not None:
-                    attempts.note_start(db, decision, now)
-                    tickets.append(ticket)
-                    token += 1
-            case Wait(_, reason):
-                attempts.note_wait(db, decision, limits, now)
-                host_refused = host_refused or reason in admission.HOST_REASONS
+            case Start(head, would):
+                ticket = _claim(state, settings, head, token, now)
+                if ticket is None:
+                    continue
+                lanes.note_start(db, head, now)
+                ledger.reserve(db, head.tenant, token, limits.spends(head.kind, head.band), now)
+                ledger.note_start(db, head.resources, rests.cooldowns, token)
+                if would is not None:
+                    ledger.observe(db, "start", would, head.kind, head.tenant, now)
+                tickets.append(ticket)
+                token += 1
+            case Wait():
+                lanes.note_wait(db, decision, told.get(decision.head.lane), every, now)
+                waits.append(decision)
             case Park():
-                attempts.park(db, decision, limits, now)
+                lanes.park(db, decision, every, now)
     if tickets:
         attempts.keep_token(db, token - 1)
-    return Pass(tickets, host_refused)
+        lanes.keep_turns(db, outcome.turns)
+    changes = [wait.retry_at for wait in waits if wait.retry_at is not None]
+    if rests.changes_at is not None:
+        changes.append(rests.changes_at)
+    host_refused = any(wait.reason in admission.HOST_REASONS for wait in waits)
+    return Pass(tickets, host_refused, min(changes, default=None))
 
 
-def _claim(
-    db: apsw.Connection, settings: Settings, job_id: int, token: int, boot_id: str, now: int
-) -> Ticket | None:
-    claim = attempts.claim(db, job_id, token, now)
+def _promises(heads: list[Head], told: Mapping[Lane, Told]) -> dict[int, int]:
+    """What earlier passes told heads that reserved, by job number (epoch ms)."""
+    promised = {head.job_id: told[head.lane].promised_at for head in heads if head.lane in told}
+    return {job_id: at for job_id, at in promised.items() if at is not None}
+
+
+def limits_from(state: State, settings: Settings, cooldowns: dict[str, Cooldown], now: int) -> Limits:
+    """The configuration and the accounts as the admission rules read them."""
+    db = state.db
+    footprints = ledger.footprints(db)
+    shares = {BANDS.index(band): share for band, share in settings.band_shares.items()}
+    host = settings.host
+    return Limits(
+        max_running=settings.limits.max_running,
+        retry_after_ms=host.retry_after_ms,
+        resources={name: Resource(each.limit, each.min_free_mb) for name, each in settings.resources.items()},
+        tenant=settings.tenant_max_running,
+        kind=lambda name, band: settings.kind(name, BANDS[band]).max_running,
+        weight=settings.tenant_weight,
+        max_running_per_workflow=settings.limits.max_running_per_workflow,
+        max_user_procs=_processes(state, settings)[1],
+        min_free_mb=_gate(host.min_free_mb),
+        max_pressure=None if host.max_pressure == "off" else PRESSURES.index(host.max_pressure),
+        min_free_disk_mb=_gate(host.min_free_disk_mb),
+        paused=lanes.pauses(db),
+        band_slots=fairness.share_slots(shares, settings.limits.max_running) if shares else None,
+        age_boost_ms=settings.limits.age_boost_ms,
+        reserve_after_ms=settings.limits.reserve_after_ms,
+        spends=lambda name, band: tuple(sorted(settings.kind(name, BANDS[band]).spends.items())),
+        budgets=ledger.budgets(db, budget_rules(settings), now),
+        cooldowns=cooldowns,
+        footprint=lambda name: footprints.get(name, UNMEASURED),
+        observing=state.observe or settings.mode == "observe",
+    )
+
+
+def budget_rules(settings: Settings) -> dict[str, BudgetRule]:
+    return {
+        name: BudgetRule(each.limit, each.per_ms, each.per_tenant) for name, each in settings.budgets.items()
+    }
+
+
+def _gate(value: int | str) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _host(state: State, settings: Settings, spawn_closed_until: int, now: int) -> Host:
+    sample = state.sample
+    return Host(
+        user_procs=_processes(state, settings)[0],
+        free_mb=None if sample is None else sample.free_mb,
+        pressure=None if sample is None else sample.pressure,
+        free_disk_mb=None if sample is None else sample.free_disk_mb,
+        spawn_closed_until=spawn_closed_until,
+        ramp_left=_ramp_left(state, settings.limits.max_running, now),
+    )
+
+
+def _processes(state: State, settings: Settings) -> tuple[int | None, int | None]:
+    """What the process gate compares: in use, limit.
+
+    A configured limit is of processes. The default is a share of the kernel's own ceiling, and where that
+    counts threads (Linux) so does the gate.
+    """
+    sample, asked = state.sample, settings.host.max_user_procs
+    if asked is not None:
+        return (None if sample is None else sample.user_procs), _gate(asked)
+    if sample is not None and sample.tasks is not None:
+        return sample.tasks
+    return (None if sample is None else sample.user_procs), state.default_max_procs
+
+
+def _ramp_left(state: State, max_running: int, now: int) -> int | None:
+    if state.ramp_since is None:
+        return None
+    allowed = ramp.allowance(now - state.ramp_since, RAMP_STEP_MS)
+    return None if allowed >= max_running else max(0, allowed - state.ramp_started)
+
+
+def _claim(state: State, settings: Settings, head: Head, token: int, now: int) -> Ticket | None:
+    claim = attempts.claim(state.db, head.job_id, token, now)
     if claim is None:
         return None
     kind = settings.kind(claim.kind, claim.band_name)
     timeout_ms = kind.timeout_ms if claim.timeout_ms is None else claim.timeout_ms
     log = log_name(claim, token)
     attempts.open_attempt(
-        db,
+        state.db,
         claim,
         token,
         now,
-        boot_id=boot_id,
+        boot_id=state.boot_id,
         lease_ms=kind.lease_ms,
         grace_ms=kind.grace_ms,
         timeout_ms=timeout_ms,

@@ -48,6 +48,14 @@ class Agent:
     verdict: Verdict | None = None
     """Set once its shell is gone."""
     reading: Reading = attempt_file.NOTHING
+    used: tuple[int, int] | None = None
+    """(processes, MiB) of its whole tree at the last look."""
+    peak_procs: int = 0
+    peak_mb: int = 0
+    max_procs: int | None = None
+    max_mb: int | None = None
+    over: str | None = None
+    """How it has outgrown these."""
     disowned: bool = False
     """The database says that it is no longer ours: to be ended, its result thrown away."""
 

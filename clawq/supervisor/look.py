@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from clawq.host import agent as host_agent
-from clawq.host import attempt_file, output, platform, processes
+from clawq.host import attempt_file, footprint, output, platform, processes
 from clawq.paths import Home
 from clawq.rules import classify, liveness
 from clawq.rules.classify import End
+from clawq.rules.footprint import grown_beyond
 from clawq.supervisor.agents import Agent, job_files
 from clawq.supervisor.end import KILL_AGAIN_MS
 
@@ -90,6 +92,21 @@ def _look_at(agent: Agent, home: Home, findings: Findings, wall: int, mono: int)
             findings.overdue.append((agent, reason))
         else:
             findings.again_at(max(mono + 1, liveness.next_check(*clocks)))
+
+
+def measure_trees(agents: Iterable[Agent], findings: Findings) -> None:
+    """What each agent's tree uses now; those that have outgrown their kind's bounds are overdue."""
+    alive = {agent.token: agent for agent in agents if agent.verdict is None and agent.pid is not None}
+    usages = footprint.measure({token: agent.pid for token, agent in alive.items() if agent.pid is not None})
+    for token, usage in usages.items():
+        agent = alive[token]
+        agent.used = (usage.procs, usage.mb)
+        agent.peak_procs = max(agent.peak_procs, usage.procs)
+        agent.peak_mb = max(agent.peak_mb, usage.mb)
+        over = grown_beyond(usage.procs, usage.mb, agent.max_procs, agent.max_mb)
+        if over is not None and agent.kill_reason is None:
+            agent.over = over
+            findings.overdue.append((agent, "over_footprint"))
 
 
 def _look_for_start(agent: Agent, findings: Findings, mono: int) -> None:
@@ -180,7 +197,10 @@ def end_of(agent: Agent) -> End:
         and reading.written_at < agent.kill_at - FILE_TIME_SLACK_MS
     )
     if agent.kill_reason is not None and agent.verdict != "never_ran" and not own_end_first:
-        return classify.by_kill(agent.kill_reason, reading.exit_code)
+        end = classify.by_kill(agent.kill_reason, reading.exit_code)
+        return (
+            end._replace(error=f"{end.error}: {agent.over}") if agent.kill_reason == "over_footprint" else end
+        )
     if agent.verdict == "ended" and reading.exit_code is not None:
         return classify.by_exit_code(reading.exit_code)
     return classify.LOST if agent.verdict == "lost" else classify.NEVER_STARTED

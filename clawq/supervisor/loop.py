@@ -26,11 +26,11 @@ from clawq.errors import ClawqError, ConfigError, StorageError
 from clawq.host import load, platform
 from clawq.host.instance import Instance
 from clawq.paths import Home, as_utf8, utf8_path
-from clawq.store import attempts, config_row
+from clawq.store import attempts, config_row, lanes
 from clawq.store.connection import BUSY_MS, Immediate, open_db, storage_errors
 from clawq.supervisor.adopt import adopt, clear_run_folder, exit_watch
 from clawq.supervisor.end import forget, signal_if_due
-from clawq.supervisor.look import Findings, look
+from clawq.supervisor.look import Findings, look, measure_trees
 from clawq.supervisor.record import Written, record
 from clawq.supervisor.start import NotStarted, Ticket, prepare_run_folder, start
 from clawq.supervisor.state import DRAIN, HANDOVER, NOW, RUN, State, mono_ms, wall_ms
@@ -43,6 +43,13 @@ RECHECK_MS = 2_000
 """Between looks at a machine that refused a start."""
 RENEWALS_PER_LEASE = 4
 AFTER_FAILURE_MS = 1_000
+TREES_MS = 5_000
+"""Between looks at what the agents' process trees use."""
+FIRST_TREES_MS = 1_000
+RAMP_OVER_MS = 120_000
+"""By then it allows more than anybody runs."""
+WAKE_MS = 10_000
+"""A jump of the wall clock against the monotonic one that means sleep."""
 HANDOVER_BUSY_MS = 300
 """A supervisor that was asked to go does not wait long for a locked database: the next one finds it all."""
 REPEAT_MS = 60_000
@@ -62,7 +69,9 @@ class Supervisor:
     The times in it are ms of the monotonic clock.
     """
 
-    def __init__(self, home: Home, instance: Instance, until_idle: bool, say: Say) -> None:
+    def __init__(
+        self, home: Home, instance: Instance, say: Say, until_idle: bool = False, observe: bool = False
+    ) -> None:
         self.home = home
         self.instance = instance
         self.say = say
@@ -78,6 +87,7 @@ class Supervisor:
                     config_row.identity(db),
                     boot_id=platform.boot_id(),
                     until_idle=until_idle,
+                    observe=observe,
                     default_max_procs=load.default_max_user_procs(),
                 )
                 prepare_run_folder(home)
@@ -95,6 +105,10 @@ class Supervisor:
         self.record_at = 0
         self.sleep_until = 0
         self.data_version = -1
+        self.look_at_trees = 0
+        self.clock_offset = wall_ms() - mono_ms()
+        if instance.was_left_open:
+            self.state.ramp_since = wall_ms()
         self.complaint = ("", 0)
         self.locked_since = 0
 
@@ -127,6 +141,8 @@ class Supervisor:
             rows = attempts.live(state.db)
         for row in rows:
             agent = adopt(row, self.home, state.boot_id, now, mono)
+            kind = state.settings.kind(row.kind)
+            agent.max_procs, agent.max_mb = kind.max_procs, kind.max_mb
             state.agents[row.token] = agent
             watch = exit_watch(agent)
             if watch is not None:
@@ -138,6 +154,7 @@ class Supervisor:
         mono = mono_ms()
         self.sleep_until = mono + IDLE_MS
         self._take_signals()
+        self._notice_wake(mono)
         try:
             with storage_errors(self.home.db):
                 self.instance.tick()
@@ -145,6 +162,7 @@ class Supervisor:
                 findings = look(list(self.state.agents.values()), self.home, wall_ms(), mono)
                 if findings.look_again is not None:
                     self.sleep_until = min(self.sleep_until, findings.look_again)
+                self._measure_trees(findings, mono)
                 written = self._record(findings, mono)
         except Displaced:
             raise
@@ -246,16 +264,35 @@ class Supervisor:
         self._measure(mono)
         return record(state, findings, renew, now, mono)
 
+    def _notice_wake(self, mono: int) -> None:
+        """The wall clock went on while ours stood still: everything due meanwhile is due at once."""
+        now = wall_ms()
+        if now - mono - self.clock_offset > WAKE_MS:
+            self.state.ramp_since, self.state.ramp_started = now, 0
+            self.record_at = 0
+        self.clock_offset = now - mono
+
+    def _measure_trees(self, findings: Findings, mono: int) -> None:
+        """What each agent's process tree uses, and whether it has outgrown its kind's bounds."""
+        agents = self.state.agents
+        if not agents:
+            return
+        if mono >= self.look_at_trees:
+            measure_trees(agents.values(), findings)
+            self.look_at_trees = mono + TREES_MS
+        self.sleep_until = min(self.sleep_until, self.look_at_trees)
+
     def _measure(self, mono: int) -> None:
         state = self.state
-        if mono - self.sampled >= SAMPLE_MS and state.mode == RUN and attempts.any_queued(state.db):
-            state.sample = load.sample()
-            state.started_since_sample = 0
+        if mono - self.sampled >= SAMPLE_MS and state.mode == RUN and lanes.any_queued(state.db):
+            state.sample = load.sample(self.home.data)
             self.sampled = mono
 
     def _remember(self, written: Written, mono: int) -> None:
         """Make what was committed true in memory too."""
         state, now = self.state, wall_ms()
+        if state.ramp_since is not None and now - state.ramp_since > RAMP_OVER_MS:
+            state.ramp_since, state.ramp_started = None, 0
         if written.settings is not None:
             state.form, state.settings = written.settings
         state.not_started = []
@@ -283,7 +320,7 @@ class Supervisor:
         """When a transaction is owed even if nothing happens."""
         if written.more:
             return mono
-        at = mono + max(0, written.next_due - now)
+        at = mono + max(0, min(written.next_due, written.changes_at or written.next_due) - now)
         if written.host_refused:
             closed_for = max(0, self.state.spawn_closed_until - now)
             at = min(at, mono + max(closed_for, RECHECK_MS))
@@ -307,9 +344,10 @@ class Supervisor:
                     prepare_run_folder(self.home)  # somebody may have tidied it away
             return
         state.agents[outcome.token] = outcome
-        state.started_since_sample += 1
+        state.ramp_started += 1
         lease_part = mono_ms() + outcome.lease_ms // RENEWALS_PER_LEASE
         self.renew_at = min(self.renew_at, lease_part) if len(state.agents) > 1 else lease_part
+        self.look_at_trees = min(self.look_at_trees, mono_ms() + FIRST_TREES_MS)
         # One more turn at once: the agent may have told already that it runs, or that it ended.
         self.sleep_until = 0
 

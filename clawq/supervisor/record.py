@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from clawq.rules import classify, retry
 from clawq.settings import Settings
-from clawq.store import attempts, config_row
+from clawq.store import attempts, config_row, lanes, ledger
 from clawq.store.connection import Immediate
 from clawq.supervisor import settle
-from clawq.supervisor.admit import admit, limits_from
+from clawq.supervisor.admit import admit, budget_rules
 from clawq.supervisor.agents import Agent
 from clawq.supervisor.look import Ended, Findings
 from clawq.supervisor.start import NotStarted, Ticket
@@ -39,6 +39,8 @@ class Written:
     more: bool = False
     """The calendar has more to do than one transaction should."""
     next_due: int = 0
+    changes_at: int | None = None
+    """When a pass may come out differently by itself, epoch ms."""
     idle: bool = False
 
 
@@ -47,27 +49,25 @@ def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -
     written = Written()
     with Immediate(state.db):
         settings = _settings_in_force(state, written)
+        ledger.keep_observing(state.db, state.observe or settings.mode == "observe", now)
         _record_findings(state, settings, findings, written, now)
         _record_requests(state, written, now)
         done = attempts.expire(state.db, now) + attempts.promote(state.db, now)
         written.more = done >= attempts.BATCH
         if renew:
             _renew_leases(state, written, now, mono)
-        paused = attempts.pauses(state.db)
+        paused = lanes.pauses(state.db)
         if state.mode == RUN and written.stop is None:
-            written.tickets, written.host_refused = admit(
-                state.db,
-                settings,
-                limits_from(settings, paused, state.default_max_procs),
-                state.sample,
-                now + settings.host.retry_after_ms if written.spawn_failed else state.spawn_closed_until,
-                state.started_since_sample,
-                state.boot_id,
-                now,
+            closed_until = state.spawn_closed_until
+            if written.spawn_failed:
+                closed_until = now + settings.host.retry_after_ms
+            written.tickets, written.host_refused, written.changes_at = admit(
+                state, settings, closed_until, now
             )
+            ledger.forget_spends(state.db, budget_rules(settings), now)
         written.next_due = attempts.next_due(state.db)
         if state.until_idle and not written.tickets:
-            written.idle = attempts.is_idle(state.db, paused)
+            written.idle = lanes.is_idle(state.db, paused)
     return written
 
 
@@ -132,8 +132,8 @@ def _record_requests(state: State, written: Written, now: int) -> None:
 
 def _intend_kill(state: State, agent: Agent, reason: str, written: Written, now: int) -> None:
     """The reason is committed before the first signal is sent; the first reason stands."""
-    if agent.kill_reason is None and agent.verdict is None and not agent.disowned:
-        attempts.intend_kill(state.db, agent.token, reason, now)
+    free = agent.kill_reason is None and agent.verdict is None and not agent.disowned
+    if free and attempts.intend_kill(state.db, agent.token, reason, now):
         written.kill.append((agent, reason))
 
 

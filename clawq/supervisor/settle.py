@@ -9,7 +9,7 @@ import apsw
 from clawq.rules import classify, retry
 from clawq.rules.classify import End
 from clawq.settings import Settings
-from clawq.store import attempts
+from clawq.store import attempts, ledger
 from clawq.supervisor.agents import Agent
 
 Draw = Callable[[], float]
@@ -25,8 +25,12 @@ def settle(
     tail: str,
     now: int,
     draw: Draw,
+    peak: tuple[int, int] | None = None,
 ) -> str | None:
-    """Record an attempt's end and what becomes of its job: the new state, or None when it was not ours."""
+    """Record an attempt's end and what becomes of its job: the new state, or None when it was not ours.
+
+    What it had reserved is settled with it, once. ``peak`` is (processes, MiB) of its tree at the most.
+    """
     row = attempts.policy(db, job_id, token)
     if row is None:
         return None
@@ -41,8 +45,14 @@ def settle(
         deadline_at=row.deadline_at,
     )
     decision = retry.after(end, row.attempts + int(end.charged), policy, bool(row.cancel), now, draw())
-    accepted = attempts.finish(db, job_id, token, _with_last_line(end, tail), decision, tail, now)
-    return decision.state if accepted else None
+    if not attempts.finish(db, job_id, token, _with_last_line(end, tail), decision, tail, peak, now):
+        return None
+    ran = end.outcome != classify.NEVER_STARTED.outcome
+    ledger.settle_spends(db, token, ran)
+    ledger.note_end(db, token, ran, now)
+    if peak is not None:
+        ledger.note_footprint(db, row.kind, *peak, now)
+    return decision.state
 
 
 def _with_last_line(end: End, tail: str) -> End:
@@ -65,4 +75,5 @@ def record_end(
     """As `settle`; an agent that ended before it was ever seen to run ran all the same."""
     if not agent.running and end.outcome != classify.NEVER_STARTED.outcome:
         record_start(db, agent, now)
-    return settle(db, settings, agent.job_id, agent.token, end, tail, now, draw)
+    peak = (agent.peak_procs, agent.peak_mb) if agent.peak_procs else None
+    return settle(db, settings, agent.job_id, agent.token, end, tail, now, draw, peak)

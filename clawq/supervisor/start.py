@@ -63,6 +63,8 @@ def start(
         started=mono,
         last_sign=mono,
         owned=True,
+        max_procs=ticket.kind.max_procs,
+        max_mb=ticket.kind.max_mb,
         pid=None,
         probe=None,
     )

@@ -34,7 +34,11 @@ class State:
     not_started: list[NotStarted] = field(default_factory=list)
     """Claims whose spawn failed, for the next transaction."""
     sample: HostSample | None = None
-    started_since_sample: int = 0
+    observe: bool = False
+    """Asked for on the command line; clawq.toml may ask for it too."""
+    ramp_since: int | None = None
+    """Epoch ms since when starts come one by one, after a crash or a wake; None when they do not."""
+    ramp_started: int = 0
     spawn_closed_until: int = 0
     next_due: int = 0
     """When the calendar alone next changes something."""

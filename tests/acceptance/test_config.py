@@ -226,3 +226,24 @@ def test_enqueue_loads_no_pydantic_once_the_file_is_compiled(fleet: Fleet) -> No
         for _ in range(2)
     )
     assert (first.stdout, second.stdout) == ("True", "False"), first.stderr + second.stderr
+
+
+def test_the_overload_contract_of_every_kind(fleet: Fleet) -> None:
+    fleet.configure(
+        '[kinds.say]\ncommand = ["true"]\nqueue_cap = 2\non_full = "drop_oldest"\n'
+        '[kinds.now]\ncommand = ["true"]\non_busy = "reject"\n'
+    )
+    document = fleet.json("config", "show", "--overload")
+    assert [row["kind"] for row in document["kinds"]] == ["default", "now", "say"]
+    assert [row["may_wait"] for row in document["kinds"]] == [True, False, True]
+    assert (document["error"], document["queue"]["kept_for_critical"]) == (None, 100)
+    shown = fleet.clawq("config", "show", "--overload").stdout
+    assert "busy      refused: over_capacity" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    # While the file is broken, the contract is the last good form's.
+    fleet.enqueue("say")
+    fleet.configure(BROKEN)
+    broken = fleet.clawq("config", "show", "--overload")
+    assert broken.stdout == shown
+    assert broken.stderr.endswith("did you mean max_attempts?; the last good form is in force\n")
+    assert "did you mean max_attempts?" in fleet.json("config", "show", "--overload")["error"]

@@ -13,7 +13,14 @@ import pytest
 import clawq
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md", "docs/state-machine.md"]
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/architecture.md",
+    "docs/overload.md",
+    "docs/state-machine.md",
+]
 
 
 def code_in(text: str) -> list[str]:

@@ -11,12 +11,14 @@ import signal
 import struct
 import subprocess
 import termios
+import time
 from pathlib import Path
 
 import pytest
 
 from clawq import job
 from clawq.paths import Home
+from clawq.store import ledger
 from clawq.store.connection import open_db
 from tests.fleet import CLAWQ, ROOT, Fleet
 from tests.moves import put_in
@@ -36,7 +38,10 @@ JOB_KEYS = keys(
     "id kind state tenant band priority attempts max_attempts dedupe_key parent_id root_id run_after stale_at"
     " deadline_at created_at started_at ended_at exit_code last_error error_class command cwd needs"
 )
-STATUS_KEYS = keys("supervisor counts depth running waiting_on refused resources budgets host alerts")
+STATUS_KEYS = keys(
+    "supervisor counts depth running waiting_on refused resources budgets observed host alerts"
+)
+HOST_KEYS = keys("user_procs max_user_procs tasks free_mb pressure free_disk_mb")
 RUNNING_KEYS = keys("job_id kind state tenant attempt pid age_s lease_left_s beat_age_s quiet_s needs")
 ATTEMPT_KEYS = keys(
     "number started_at ended_at outcome exit_code signal error_class error resource peak_mb peak_procs log"
@@ -103,11 +108,19 @@ class TestJson:
         assert set(found["depth"][0]) == {"tenant", "band", "kind", "queued", "oldest_age_s"}
         assert set(found["running"][0]) == RUNNING_KEYS
         assert found["waiting_on"] == [{"reason": "no_supervisor", "jobs": 1, "retry_after_s": None}]
-        assert found["resources"]["browser"] == {"in_use": 3, "limit": 2, "cooldown_s": None}
-        assert set(found["host"]) == {"user_procs", "max_user_procs", "free_mb", "pressure"}
+        assert found["resources"]["browser"] == {
+            "in_use": 3,
+            "limit": 2,
+            "cooldown_s": None,
+            "cooldown": None,
+        }
+        assert set(found["host"]) == HOST_KEYS
+        assert found["host"]["free_disk_mb"] > 0
         assert found["host"]["user_procs"] > 0
         assert found["host"]["free_mb"] > 0
+        assert found["host"]["pressure"] in ("normal", "warn", "critical", None)
         assert found["budgets"] == {}
+        assert found["observed"] == {"since": None, "enqueue": [], "start": []}
         assert [alert["reason"] for alert in found["alerts"]] == ["no_supervisor", "unknown", "held"]
 
     def test_show(self, fleet: Fleet) -> None:
@@ -272,6 +285,26 @@ class TestChanges:
     def test_pauses_of_what_there_is(self, fleet: Fleet, verb: str, words: list[str], said: str) -> None:
         assert said in fleet.clawq(verb, *words, code=2).stderr
 
+    def test_a_rest_is_no_pause(self, fleet: Fleet) -> None:
+        """Each says which it is and what ends it."""
+        fleet.clawq("pause")
+        db = open_db(fleet.home)
+        now = time.time_ns() // 1_000_000
+        ledger.cool(db, "browser", now + 3_600_000, 2_000, now)
+        db.close()
+        done = fleet.clawq("pause", "--resource", "browser")
+        assert done.stdout == "resource browser: paused\n"
+        assert re.fullmatch(
+            r"clawq: resource browser rests until [-0-9: ]+ besides, which is no pause and ends by itself\n",
+            done.stderr,
+        )
+        assert "browser 0/2 rests for 59m, paused" in fleet.clawq("status").stdout
+        done = fleet.clawq("resume", "--resource", "browser")
+        assert done.stdout == "resource browser: resumed\n"
+        assert "which is no pause: `clawq throttle browser --for 0` ends that" in done.stderr
+        assert fleet.json("status")["resources"]["browser"]["cooldown"] == "resting"
+        assert fleet.clawq("resume", "--resource", "shell").stderr == "clawq: still paused: everything\n"
+
     def test_a_pause_outlives_its_kind_and_can_still_be_lifted(self, fleet: Fleet) -> None:
         fleet.configure('[kinds.gone]\ncommand = ["true"]\n')
         fleet.clawq("pause", "--kind", "gone")
@@ -423,8 +456,10 @@ class TestAnywhere:
     @pytest.mark.parametrize(
         "words", [["status", "--json"], ["list", "--json"], ["cancel", "1"], ["why", "1", "--json"]]
     )
-    def test_nothing_dear_is_loaded_for_nothing(self, fleet: Fleet, words: list[str]) -> None:
-        fill(fleet.home)
+    @pytest.mark.parametrize("there", [True, False])
+    def test_nothing_dear_is_loaded_for_nothing(self, fleet: Fleet, words: list[str], there: bool) -> None:
+        if there:
+            fill(fleet.home)
         program = (
             "import sys\nfrom clawq.cli.app import main\nmain(sys.argv[1:])\n"
             "dear = {'rich', 'pydantic', 'apscheduler', 'asyncio'}\n"
@@ -434,7 +469,7 @@ class TestAnywhere:
         done = subprocess.run(
             [CLAWQ[0], "-c", program, *words], capture_output=True, text=True, env=env, timeout=60
         )
-        assert done.stderr == "[]\n"
+        assert done.stderr.splitlines()[-1] == "[]"
 
 
 class TestTyping:
@@ -555,7 +590,11 @@ class TestWaitAndFollow:
 
     def test_wait_and_follow_across_attempts(self, fleet: Fleet) -> None:
         fleet.configure('[kinds.k]\nbackoff = "0s"\n')
-        script = 'echo "try $CLAWQ_ATTEMPT"; printf tail; [ "$CLAWQ_ATTEMPT" = 2 ] || exit 75'
+        seen = fleet.scratch / "seen"
+        script = (
+            f'echo "try $CLAWQ_ATTEMPT"; until [ -e "{seen}" ]; do sleep 0.05; done; printf tail;'
+            ' [ "$CLAWQ_ATTEMPT" = 2 ] || exit 75'
+        )
         job_id = fleet.enqueue("k", "--", "sh", "-c", script)
         env = os.environ | {"PYTHONPATH": str(ROOT)}
         waiter = subprocess.Popen([*CLAWQ, "wait", str(job_id)], env=env, stdout=subprocess.PIPE, text=True)
@@ -567,9 +606,12 @@ class TestWaitAndFollow:
             stderr=subprocess.PIPE,
         )
         with fleet.supervised():
+            assert follower.stdout is not None
+            assert follower.stdout.readline() == "try 1\n"
+            seen.touch()
             assert waiter.communicate(timeout=30)[0] == f"job {job_id}: succeeded\n"
             shown, notes = follower.communicate(timeout=30)
-        assert shown.splitlines() == ["try 1", "tail", "try 2", "tail"]
+        assert shown.splitlines() == ["tail", "try 2", "tail"]
         assert notes.splitlines()[-1] == "clawq: attempt 2"
         assert fleet.clawq("logs", job_id).stdout == "try 2\ntail\n"
         assert fleet.clawq("logs", job_id, "--attempt", "1").stdout == "try 1\ntail\n"

@@ -220,7 +220,7 @@ class TestRetry:
 
     def with_key(self, db: apsw.Connection, scope: str) -> int:
         job_id = put_in(db, job.QUEUED, dedupe_key="k", dedupe_scope=scope)
-        db.execute("INSERT INTO dedupe VALUES ('default', 'default', 'k', ?)", (job_id,))
+        db.execute("INSERT INTO dedupe VALUES ('default', 'default', 'k', ?, ?)", (job_id, scope == "active"))
         jobs.cancel(db, job_id, NOW)
         return job_id
 
@@ -233,7 +233,7 @@ class TestRetry:
     def test_a_key_that_another_job_has_by_now_keeps_it_ended(self, db: apsw.Connection) -> None:
         job_id = self.with_key(db, "active")
         other = put_in(db, job.QUEUED, dedupe_key="k", dedupe_scope="active")
-        db.execute("INSERT INTO dedupe VALUES ('default', 'default', 'k', ?)", (other,))
+        db.execute("INSERT INTO dedupe VALUES ('default', 'default', 'k', ?, 1)", (other,))
         with pytest.raises(WrongState, match=f"job {other} has its dedupe key 'k': let job {other} end"):
             jobs.retry(db, job_id, NOW, MANY)
         assert row(db, job_id)["state"] == job.CANCELLED
@@ -325,7 +325,7 @@ class TestPrune:
 
     def test_keys_that_hold_for_ever_outlive_it(self, db: apsw.Connection) -> None:
         job_id = put_in(db, job.DEAD, THEN, dedupe_key="k", dedupe_scope="ever")
-        db.execute("INSERT INTO dedupe VALUES ('default', 'default', 'k', ?)", (job_id,))
+        db.execute("INSERT INTO dedupe VALUES ('default', 'default', 'k', ?, 0)", (job_id,))
         jobs.prune(db, [job_id], NOW)
         assert db.execute("SELECT key, job_id FROM dedupe").fetchall() == [("k", job_id)]
 

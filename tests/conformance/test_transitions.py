@@ -101,7 +101,9 @@ def test_an_active_key_is_free_when_its_job_ends_and_an_ever_key_is_not() -> Non
     db = memory()
     for scope in ("active", "ever"):
         job_id = put(db, dedupe_key=scope, dedupe_scope=scope)
-        db.execute("INSERT INTO dedupe VALUES ('default', 'default', ?, ?)", (scope, job_id))
+        db.execute(
+            "INSERT INTO dedupe VALUES ('default', 'default', ?, ?, ? = 'active')", (scope, job_id, scope)
+        )
         move(db, job_id, job.STARTING)
         move(db, job_id, job.RUNNING)
         move(db, job_id, job.UNKNOWN)

@@ -15,9 +15,8 @@ from clawq.paths import Home
 from clawq.settings import Settings
 from clawq.store import sqlfile, views
 from clawq.store.connection import open_db, open_readonly
-from clawq.store.why import why
 from tests.moves import put_in
-from tests.rows import put
+from tests.rows import put, refuse
 
 THEN = 1_000_000
 NOW = 1_060_000
@@ -30,21 +29,6 @@ def db(home: Home) -> Iterator[apsw.Connection]:
     db = open_db(home)
     yield db
     db.close()
-
-
-def refuse(db: apsw.Connection, reason: str, **lane: object) -> None:
-    """What the supervisor writes when it refuses a lane's head."""
-    row = {
-        "band": 2,
-        "tenant": "default",
-        "kind": "default",
-        "needs": "",
-        "measured": None,
-        "limit_value": None,
-    }
-    row |= {"reason": reason, "since": THEN, "retry_at": NOW + 30_000} | lane
-    names = ", ".join(row)
-    db.execute(f"INSERT INTO lanes ({names}) VALUES ({', '.join(':' + name for name in row)})", row)
 
 
 class TestStatus:
@@ -98,12 +82,28 @@ class TestStatus:
         for _ in range(2):
             put(db, kind="k")
         put(db, kind="free")
-        refuse(db, "max_running")
-        refuse(db, "max_running", kind="k", retry_at=NOW + 10_000)
+        refuse(db, "spawn_failed", clears_at=NOW + 30_000)
+        refuse(db, "spawn_failed", kind="k", clears_at=NOW + 10_000)
         db.execute("INSERT INTO lanes (band, tenant, kind, needs) VALUES (2, 'default', 'free', '')")
-        assert views.status(db, DEFAULTS, NOW)["waiting_on"] == [
-            {"reason": "max_running", "jobs": 5, "retry_after_s": 10.0}
-        ]
+        assert self.waiting_on(db) == [("spawn_failed", 5, 10)]
+
+    def waiting_on(self, db: apsw.Connection) -> list[tuple[str, int, float | None]]:
+        rows = views.status(db, DEFAULTS, NOW)["waiting_on"]
+        return [(row["reason"], row["jobs"], row["retry_after_s"]) for row in rows]
+
+    def test_a_reason_that_no_clock_clears_gives_no_time(self, db: apsw.Connection) -> None:
+        put(db)
+        refuse(db, "max_running", retry_at=NOW + 30_000)
+        assert self.waiting_on(db) == [("max_running", 1, None)]
+
+    def test_each_reason_names_a_job_to_ask_about(self, db: apsw.Connection) -> None:
+        second, head = put(db, THEN + 1), put(db, THEN)
+        parked = put(db, exclusive="x", parked="exclusive:x")
+        child = put(db, root_id=5, parked="workflow_limit", kind="k")
+        refuse(db, "never_fits")
+        found = {row["reason"]: row["job_id"] for row in views.status(db, DEFAULTS, NOW)["waiting_on"]}
+        assert found == {"never_fits": head, "exclusive:x": parked, "workflow_limit": child}
+        assert second not in found.values()
 
     def test_a_parked_job_waits_for_its_name_and_not_for_its_lane(self, db: apsw.Connection) -> None:
         put_in(db, job.RUNNING, exclusive="x")
@@ -113,11 +113,18 @@ class TestStatus:
         put(db, exclusive="y", parked="exclusive:y", kind="all-parked")
         refuse(db, "low_memory")
         refuse(db, "low_memory", kind="all-parked")
-        assert views.status(db, DEFAULTS, NOW)["waiting_on"] == [
-            {"reason": "exclusive:x", "jobs": 2, "retry_after_s": None},
-            {"reason": "exclusive:y", "jobs": 1, "retry_after_s": None},
-            {"reason": "low_memory", "jobs": 1, "retry_after_s": 30.0},
+        assert self.waiting_on(db) == [
+            ("exclusive:x", 2, None),
+            ("exclusive:y", 1, None),
+            ("low_memory", 1, None),
         ]
+
+    def test_a_job_parked_by_its_workflow_does_not_wait_for_a_name(self, db: apsw.Connection) -> None:
+        put(db)
+        for name in (None, None, "x"):
+            put(db, exclusive=name, root_id=7, parked="workflow_limit")
+        refuse(db, "low_memory")
+        assert self.waiting_on(db) == [("workflow_limit", 3, None), ("low_memory", 1, None)]
 
     def test_a_clock_set_back_shows_no_age_below_zero(self, db: apsw.Connection) -> None:
         put_in(db, job.RUNNING, NOW + 99_000)
@@ -188,9 +195,11 @@ class TestList:
 
     def test_a_row_shows_what_its_kind_says_now(self, db: apsw.Connection) -> None:
         body = {
+            "mode": "enforce",
             "limits": dict.fromkeys(DEFAULTS.limits.__slots__, 1),
-            "host": {"max_user_procs": None, "min_free_mb": 1, "retry_after_ms": 1},
+            "host": dict.fromkeys(DEFAULTS.host.__slots__, 1),
             "resources": {},
+            "budgets": {},
             "env": {},
             "bands": {},
             "tenants": {},
@@ -232,7 +241,6 @@ class TestShow:
             lambda: views.show(db, DEFAULTS, "/logs", 1),
             lambda: views.state_of(db, 1),
             lambda: views.more(db, 1),
-            lambda: why(db, 1, True),
         ):
             with pytest.raises(NoSuchJob):
                 ask()
@@ -249,85 +257,3 @@ class TestShow:
         put_in(db, job.SUCCEEDED, NOW, kind="c")
         assert Counter(kind for kind, _ in views.deaths(db, NOW)) == {"a": 1, "b": 1}
         assert views.deaths(db, NOW, "b") == [("b", NOW)]
-
-
-class TestWhy:
-    def reasons(self, db: apsw.Connection, job_id: int, ticks: bool = True) -> list[str]:
-        found = why(db, job_id, ticks)
-        assert all(row["clears_when"] for row in found["blocked_by"])
-        return [row["reason"] for row in found["blocked_by"]]
-
-    @pytest.mark.parametrize("state", [*job.ACTIVE, *job.ENDED])
-    def test_nothing_keeps_what_runs_or_has_ended(self, db: apsw.Connection, state: str) -> None:
-        assert self.reasons(db, put_in(db, state), ticks=False) == []
-
-    @pytest.mark.parametrize(
-        ("state", "reason"), [(job.SCHEDULED, "not_due"), (job.HELD, "held"), (job.UNKNOWN, "unknown")]
-    )
-    def test_what_stands_aside(self, db: apsw.Connection, state: str, reason: str) -> None:
-        assert self.reasons(db, put_in(db, state)) == [reason]
-
-    def test_no_supervisor_comes_first_and_a_lanes_old_reason_after_it_not_at_all(
-        self, db: apsw.Connection
-    ) -> None:
-        job_id = put(db)
-        refuse(db, "low_memory", measured=100.0, limit_value=512.0)
-        assert self.reasons(db, job_id) == ["low_memory"]
-        assert self.reasons(db, job_id, ticks=False) == ["no_supervisor"]
-        assert self.reasons(db, put_in(db, job.SCHEDULED), ticks=False) == ["no_supervisor", "not_due"]
-        assert self.reasons(db, put_in(db, job.HELD), ticks=False) == ["held"]
-
-    @pytest.mark.parametrize(
-        ("scope", "name"),
-        [("all", ""), ("tenant", "t"), ("kind", "k"), ("band", "2"), ("resource", "browser")],
-    )
-    def test_each_pause_that_keeps_it(self, db: apsw.Connection, scope: str, name: str) -> None:
-        job_id = put(db, tenant="t", kind="k", needs="browser,shell")
-        other = put(db, tenant="o", kind="o", band=1)
-        db.execute("INSERT INTO pauses VALUES (?, ?, 5)", (scope, name))
-        (row,) = why(db, job_id, True)["blocked_by"]
-        assert (row["reason"], row["since"]) == ("paused", 5)
-        option = {"all": "", "band": " --band normal"}.get(scope, f" --{scope} {name}")
-        assert row["clears_when"] == f"a person says `clawq resume{option}`"
-        assert self.reasons(db, other) == (["paused"] if scope == "all" else [])
-
-    def test_a_parked_job_names_its_holder(self, db: apsw.Connection) -> None:
-        holder = put_in(db, job.RUNNING, exclusive="deploy")
-        job_id = put(db, exclusive="deploy", parked="exclusive:deploy")
-        (row,) = why(db, job_id, True)["blocked_by"]
-        assert (row["reason"], row["measured"], row["limit"]) == ("exclusive:deploy", 1, 1)
-        assert row["clears_when"] == f"job {holder} ends, which has this name"
-
-    def test_a_resource_names_its_holders(self, db: apsw.Connection) -> None:
-        holders = [put_in(db, job.RUNNING, needs="browser,shell") for _ in range(2)]
-        put_in(db, job.RUNNING, needs="shell")
-        job_id = put(db, needs="browser")
-        refuse(db, "resource:browser", needs="browser", measured=2.0, limit_value=2.0)
-        (row,) = why(db, job_id, True)["blocked_by"]
-        assert (row["measured"], row["limit"]) == (2, 2)
-        assert row["clears_when"] == f"one of the jobs {holders[0]}, {holders[1]} ends, which hold browser"
-
-    def test_figures_stay_as_measured(self, db: apsw.Connection) -> None:
-        job_id = put(db)
-        refuse(db, "uid_procs", measured=612.0, limit_value=550.0)
-        (row,) = why(db, job_id, True)["blocked_by"]
-        assert row == {
-            "reason": "uid_procs",
-            "measured": 612,
-            "limit": 550,
-            "since": THEN,
-            "clears_when": "the account has fewer than 550 processes",
-        }
-        assert isinstance(row["measured"], int)
-
-    def test_next_in_turn_after_those_before_it(self, db: apsw.Connection) -> None:
-        ids = [put(db, THEN + n) for n in range(3)]
-        urgent = put(db, THEN + 9, priority=5)
-        put(db, THEN - 9, kind="another lane")
-        assert [why(db, id, True)["ahead"] for id in (urgent, *ids)] == [0, 1, 2, 3]
-        assert self.reasons(db, ids[2]) == []
-
-    def test_a_reason_nobody_has_words_for_yet(self, db: apsw.Connection) -> None:
-        job_id = put(db)
-        refuse(db, "a_new_reason")
-        assert self.reasons(db, job_id) == ["a_new_reason"]

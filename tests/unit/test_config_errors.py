@@ -28,10 +28,13 @@ def complaints(text: str) -> list[str]:
     return found
 
 
+BUDGETS = '[budgets.tokens]\nlimit = 100\nper = "1m"\nper_tenant = 40\n'
+
 ONE_BY_ONE = {
     "[limits]\nmax_runing = 3": ":2: limits.max_runing: unknown key: did you mean max_running?",
     "lmits = 3": ":1: lmits: unknown key: did you mean limits?",
-    "zzz = 3": ":1: zzz: unknown key: expected one of limits, host, resources, env, bands, tenants, kinds",
+    "zzz = 3": ":1: zzz: unknown key: expected one of mode, limits, host, resources, budgets, env, bands, "
+    "tenants, kinds",
     '[kinds."site.qa"]\nlease = "1m"\nmax_atempts = 3': (
         ':3: kinds."site.qa".max_atempts: unknown key: did you mean max_attempts?'
     ),
@@ -39,9 +42,17 @@ ONE_BY_ONE = {
     '[limits]\nretry_after = "1m"': ":2: limits.retry_after: unknown key: it belongs in [host]",
     '[bands.bulk]\nband = "bulk"': ":2: bands.bulk.band: unknown key: it belongs in [kinds.NAME]",
     # Keys of a larger clawq are not taken and ignored.
-    'mode = "observe"': ":1: mode: unknown key: expected one of limits, host, resources, env, bands, tenants, kinds",
     "[limits]\nmax_depth = 4": ":2: limits.max_depth: unknown key: expected one of max_running, max_running_per_tenant, "
-    "max_queued, max_queued_per_tenant, max_held, retention",
+    "max_running_per_workflow, max_queued, max_queued_per_tenant, max_held, reserve_after, age_boost, retention",
+    # A key that stands somewhere else is sent there, whatever is spelled like it here.
+    '[limits]\nmax_held = 3\nmode = "observe"': (
+        ":3: limits.mode: unknown key: it belongs at the top of the file, before the first table"
+    ),
+    "[kinds.a]\nshare = 3": ":2: kinds.a.share: unknown key: it belongs in [bands.NAME]",
+    "[kinds.a]\nweight = 3": ":2: kinds.a.weight: unknown key: it belongs in [tenants.NAME]",
+    '[resources.a]\nlimit = 1\nper = "1m"': ":3: resources.a.per: unknown key: it belongs in [budgets.NAME]",
+    'mode = "obseve"': ":1: mode: no such mode 'obseve': did you mean observe? one of enforce, observe",
+    "mode = true": ':1: mode: expected "enforce" or "observe", not true',
     # Types are as strict as TOML's.
     '[limits]\nmax_running = "8"': ':2: limits.max_running: expected a whole number, at least 1, not "8"',
     "[limits]\nmax_running = 8.0": ":2: limits.max_running: expected a whole number, at least 1, not 8.0",
@@ -87,6 +98,103 @@ ONE_BY_ONE = {
         ":2: kinds.a.heartbeat: no such heartbeat 'agnet': did you mean agent? one of process, output, agent"
     ),
     '[kinds.a]\npriority = "high"': ':2: kinds.a.priority: expected a whole number, -100000 to 100000, not "high"',
+    '[host]\nmax_pressure = "warning"': (
+        ":2: host.max_pressure: no such pressure 'warning': did you mean warn? one of normal, warn, critical, off"
+    ),
+    "[host]\nmax_pressure = 1": ':2: host.max_pressure: expected "normal", "warn", "critical" or "off", not 1',
+    '[host]\nmin_free_disk_mb = "none"': (
+        ':2: host.min_free_disk_mb: expected a whole number, at least 0, or "off", not "none"'
+    ),
+    '[limits]\nage_boost = "0s"': (
+        ':2: limits.age_boost: expected a duration of "1s" or more, such as "10m" or "2h", not "0s"'
+    ),
+    "[limits]\nreserve_after = 300": (
+        ':2: limits.reserve_after: expected a duration such as "90s", "10m", "2h" or "1d", not 300'
+    ),
+    "[limits]\nmax_running_per_workflow = 0": (
+        ":2: limits.max_running_per_workflow: expected a whole number, at least 1, not 0"
+    ),
+    '[kinds.a]\non_full = "drop"': ":2: kinds.a.on_full: no such choice 'drop': one of reject, drop_oldest, coalesce",
+    '[kinds.a]\non_busy = "wait"': ":2: kinds.a.on_busy: no such choice 'wait': one of queue, reject, degrade",
+    "[kinds.a]\nmax_procs = 0": ":2: kinds.a.max_procs: expected a whole number, at least 1, not 0",
+    "[kinds.a]\nmax_mb = 1.5": ":2: kinds.a.max_mb: expected a whole number, at least 1, not 1.5",
+    '[kinds.a]\nrefuse_hopeless = "yes"': ':2: kinds.a.refuse_hopeless: expected true or false, not "yes"',
+    "[kinds.a]\nrefuse_hopeless = 1": ":2: kinds.a.refuse_hopeless: expected true or false, not 1",
+    # Weights and shares.
+    "[tenants.a]\nweight = 0": ":2: tenants.a.weight: expected a number, 0.001 to 1000, not 0",
+    "[tenants.a]\nweight = -1.5": ":2: tenants.a.weight: expected a number, 0.001 to 1000, not -1.5",
+    "[tenants.a]\nweight = inf": ":2: tenants.a.weight: expected a number, 0.001 to 1000, not inf",
+    "[tenants.a]\nweight = nan": ":2: tenants.a.weight: expected a number, 0.001 to 1000, not nan",
+    "[tenants.a]\nweight = true": ":2: tenants.a.weight: expected a number, 0.001 to 1000, not true",
+    "[bands.bulk]\nshare = 0": ":2: bands.bulk.share: expected a number above 0, at most 100, not 0",
+    "[bands.bulk]\nshare = 101": ":2: bands.bulk.share: expected a number above 0, at most 100, not 101",
+    "[bands.bulk]\nshare = nan": ":2: bands.bulk.share: expected a number above 0, at most 100, not nan",
+    '[bands.bulk]\nshare = "60%"': ':2: bands.bulk.share: expected a number above 0, at most 100, not "60%"',
+    "[bands.interactive]\nshare = 60\n[bands.normal]\n[bands.bulk]\nshare = 40.5\n": (
+        ":5: bands.bulk.share: the shares come to 100.5 percent, 60 of interactive + 40.5 of bulk: all together at most 100"
+    ),
+    # Budgets.
+    "[budgets.tokens]\nlimit = 3": (
+        ':1: budgets.tokens.per: missing: expected a duration of "1s" or more, such as "10m" or "2h"'
+    ),
+    '[budgets.tokens]\nper = "1m"': ":1: budgets.tokens.limit: missing: expected a whole number, at least 1",
+    '[budgets.tokens]\nlimit = 3\nper = "0s"': (
+        ':3: budgets.tokens.per: expected a duration of "1s" or more, such as "10m" or "2h", not "0s"'
+    ),
+    "[kinds.a]\nspends = { tokens = 3 }": (
+        ':2: kinds.a.spends.tokens: no budget "tokens": add a table [budgets.tokens]'
+    ),
+    f"{BUDGETS}[kinds.a]\nspends = {{ tokns = 3 }}": (
+        ':6: kinds.a.spends.tokns: no budget "tokns": did you mean tokens?'
+    ),
+    f"{BUDGETS}[kinds.a]\nspends = {{ other = 3 }}": (
+        ':6: kinds.a.spends.other: no budget "other": expected one of tokens'
+    ),
+    f"{BUDGETS}[kinds.a.spends]\ntokens = 0": (
+        ":6: kinds.a.spends.tokens: expected a whole number, at least 1, not 0"
+    ),
+    f"{BUDGETS}[kinds.a]\nspends = 3": (
+        ":6: kinds.a.spends: expected a table of amounts such as { model_tokens = 8000 }, not 3"
+    ),
+    f"{BUDGETS}[kinds.a]\nspends = {{ tokens = 101 }}": (
+        ":6: kinds.a.spends.tokens: 101 is more than budgets.tokens.limit = 100: "
+        "no such job could ever start: lower it, or raise the budget"
+    ),
+    f"{BUDGETS}[bands.bulk]\nspends = {{ tokens = 41 }}": (
+        ":6: bands.bulk.spends.tokens: 41 is more than budgets.tokens.per_tenant = 40: "
+        "no such job could ever start: lower it, or raise the budget"
+    ),
+    f"{BUDGETS}[kinds.a]\nspends = {{ tokens = 0x{'f' * 9000} }}": (
+        ":6: kinds.a.spends.tokens: expected a whole number, at least 1, not a number that large"
+    ),
+    # Degrading.
+    '[kinds.a]\ndegrade_to = "lite"\n[kinds.light]': (
+        ':2: kinds.a.degrade_to: no kind "lite": did you mean light?'
+    ),
+    '[kinds.a]\n\non_busy = "degrade"': (
+        ':3: kinds.a.degrade_to: missing: on_busy = "degrade" takes a kind to degrade to'
+    ),
+    # The band of a job may be another than its kind's: there, nothing says what to degrade to.
+    '[kinds.a]\nband = "bulk"\non_busy = "degrade"\n[bands.bulk]\ndegrade_to = "default"': (
+        ':3: kinds.a.degrade_to: missing: on_busy = "degrade" takes a kind to degrade to'
+    ),
+    '[kinds.a]\non_busy = "degrade"\ndegrade_to = "a"': (
+        ':3: kinds.a.degrade_to: "a" would degrade to itself: name another kind, or say on_busy = "queue" in [kinds.a]'
+    ),
+    '[kinds.a]\non_busy = "degrade"\ndegrade_to = "b"\n[kinds.b]\non_busy = "degrade"\ndegrade_to = "default"': (
+        ':3: kinds.a.degrade_to: "b" degrades too: name another kind, or say on_busy = "queue" in [kinds.b]'
+    ),
+    '[kinds.a]\non_busy = "degrade"\ndegrade_to = "b"\n[kinds.b]\non_busy = "degrade"\ndegrade_to = "a"': (
+        ':3: kinds.a.degrade_to: "b" degrades too: name another kind, or say on_busy = "queue" in [kinds.b]'
+    ),
+    '[bands.bulk]\non_busy = "degrade"\ndegrade_to = "light"\n[kinds.light]': (
+        ':3: bands.bulk.degrade_to: "light" would degrade to itself: name another kind, or say on_busy = "queue" in [kinds.light]'
+    ),
+    '[bands.bulk]\non_busy = "degrade"\ndegrade_to = "light"\n[kinds.light]\non_busy = "queue"\n'
+    '[kinds.a]\non_busy = "degrade"\ndegrade_to = "b"\n[kinds.b]': (
+        ':8: kinds.a.degrade_to: "b" degrades too in band bulk: '
+        'name another kind, or say on_busy = "queue" in [kinds.b]'
+    ),
     # Names.
     '[resources."a b"]\nlimit = 1': (
         ':1: resources."a b": not a name: letters, digits and . _ : - are possible, a letter or digit first'
@@ -158,6 +266,45 @@ def test_a_time_that_is_accepted_here_is_understood_at_enqueue(text: str) -> Non
     assert found["kinds"]["a"] == {"stale_after": text, "deadline": text}
     now = 1_700_000_000_000
     assert now < when.moment_or_duration(text, now) <= now + 86_400_000
+
+
+RIGHT = [
+    # Exactly all of it, and in fractions whose sum is a little more than 100.
+    "[bands.interactive]\nshare = 60\n[bands.bulk]\nshare = 40\n",
+    "[bands.critical]\nshare = 33.3\n[bands.normal]\nshare = 33.4\n[bands.bulk]\nshare = 33.3\n",
+    f"{BUDGETS}[kinds.a]\nspends = {{ tokens = 40 }}\n[kinds.b]\nspends = {{}}\n",
+    '[kinds.a]\non_busy = "degrade"\ndegrade_to = "b"\n[kinds.b]\non_busy = "reject"\n',
+    '[kinds.a]\non_busy = "degrade"\ndegrade_to = "default"\n',
+    '[bands.bulk]\non_busy = "degrade"\ndegrade_to = "b"\n[kinds.b]\non_busy = "queue"\n',
+    'mode = "observe"\n[tenants.a]\nweight = 0.5\n[tenants.b]\nweight = 3\n',
+]
+
+
+@pytest.mark.parametrize("text", RIGHT)
+def test_what_is_right_is_not_complained_of(text: str) -> None:
+    checked = check_text(text, FILE)
+    assert checked.problems == checked.warnings == ()
+    assert checked.body is not None
+
+
+def test_a_cycle_is_told_at_each_kind_once() -> None:
+    names = ["a", "b", "c"]
+    text = "".join(
+        f'[kinds.{name}]\non_busy = "degrade"\ndegrade_to = "{after}"\n'
+        for name, after in zip(names, [*names[1:], names[0]], strict=True)
+    )
+    assert [each.split(": ")[1] for each in complaints(text)] == [
+        f"kinds.{name}.degrade_to" for name in names
+    ]
+
+
+@pytest.mark.parametrize("section", ["bands", "budgets", "kinds", "resources", "tenants"])
+@pytest.mark.parametrize(
+    "value", ["3", '"x"', "[[1]]", "{ bulk = 3 }", "{ bulk = { share = [], spends = 3 } }"]
+)
+def test_a_value_of_another_type_hides_no_other_problem_and_raises_nothing(section: str, value: str) -> None:
+    text = f'{section} = {value}\n[host]\nmax_pressure = "x"\n'
+    assert any("host.max_pressure" in each for each in complaints(text))
 
 
 def test_every_problem_is_told_in_the_order_of_the_file() -> None:
@@ -242,6 +389,28 @@ def test_a_placeholder_inside_a_shell_script_is_warned_of() -> None:
         'write "$1" there and append "--", "{payload}" to the list'
     )
     assert warnings('[kinds.a]\ncommand = ["sh", "-c", "echo $1", "--", "{payload}"]') == []
+
+
+def test_a_share_of_no_slot_is_warned_of() -> None:
+    text = "[limits]\nmax_running = 2\n[bands.interactive]\nshare = 90\n[bands.bulk]\nshare = 10\n"
+    [warning] = warnings(text)
+    assert warning == (
+        "f:6: bands.bulk.share: 10 percent of max_running = 2 is no whole slot: "
+        "this band will only borrow: raise one of them"
+    )
+
+
+def test_what_to_do_when_full_without_a_cap_is_warned_of() -> None:
+    text = '[kinds.a]\non_full = "coalesce"\n'
+    assert warnings(text) == ["f:2: kinds.a.on_full: is not used: it takes a queue_cap"]
+    assert warnings(f"{text}queue_cap = 3\n") == warnings(f"{text}[bands.bulk]\nqueue_cap = 3\n") == []
+    assert warnings('[kinds.a]\non_full = "reject"\n') == []
+
+
+def test_a_kind_to_degrade_to_that_is_never_taken_is_warned_of() -> None:
+    text = '[kinds.a]\ndegrade_to = "default"\n'
+    assert warnings(text) == ['f:2: kinds.a.degrade_to: is not used: it takes on_busy = "degrade"']
+    assert warnings(f'{text}[bands.bulk]\non_busy = "degrade"\n[kinds.default]\non_busy = "queue"\n') == []
 
 
 def test_a_path_with_what_only_a_shell_expands_is_warned_of() -> None:

@@ -12,9 +12,9 @@ import pytest
 from clawq.config.__main__ import DOCS, docs
 from clawq.config.compiler import Checked, check_text
 from clawq.config.explain import Value, explain, in_order, plain, toml
-from clawq.config.models import BandDefaults, ClawqToml, Host, Kind, Limits, Resource, Tenant
+from clawq.config.models import Band, Budget, ClawqToml, Host, Kind, Limits, Resource, Tenant, Top
 from clawq.config.problems import tables_of
-from clawq.config.reference import WIDTH, template, write_template
+from clawq.config.reference import WIDTH, own, template, write_template
 
 FILE = "/home/me/clawq.toml"
 
@@ -38,6 +38,8 @@ def test_the_template_shows_every_key_in_its_table() -> None:
     assert set(checked.raw["limits"]) == set(Limits.model_fields)
     assert set(checked.raw["host"]) == set(Host.model_fields)
     assert set().union(*checked.raw["resources"].values()) == set(Resource.model_fields)
+    assert set().union(*checked.raw["budgets"].values()) == set(Budget.model_fields)
+    assert set().union(*checked.raw["bands"].values()) >= set(own(Band)) == {"share"}
     assert set().union(*checked.raw["tenants"].values()) == set(Tenant.model_fields)
     assert set().union(*checked.raw["kinds"].values()) == set(Kind.model_fields)
     assert set(checked.raw) == set(ClawqToml.model_fields)
@@ -50,12 +52,14 @@ def test_what_the_template_calls_a_default_is_one() -> None:
     lines = uncommented().splitlines()
     for number, line in enumerate(lines):
         told = line if "#" in line else lines[number - 1]
-        if "=" not in line or line.startswith("#") or "(unset)" in told or "(default: 75%" in told:
+        unset = ("(unset)", "(required)", "(default: 75%")
+        if "=" not in line or line.startswith("#") or any(word in told for word in unset):
             continue
-        header = next(each for each in reversed(lines[:number]) if each.startswith("["))
+        header = next((each for each in reversed(lines[:number]) if each.startswith("[")), "")
         body = check(f"{header}\n{line}").body
         assert body is not None, line
         if header in (
+            "",
             "[limits]",
             "[host]",
             "[resources.browser]",
@@ -75,7 +79,7 @@ def test_the_template_is_pleasant_to_read() -> None:
 
 
 def test_every_key_has_a_meaning_and_an_example() -> None:
-    for model in (Limits, Host, Resource, Tenant, BandDefaults, Kind):
+    for model in (Top, Limits, Host, Resource, Budget, Tenant, Band, Kind):
         for name, info in model.model_fields.items():
             assert info.description, name
             extra = info.json_schema_extra
@@ -209,7 +213,8 @@ def test_values_are_shown_as_toml(value: object) -> None:
 def test_each_kind_of_table_has_its_model() -> None:
     assert {name: tables_of(info) for name, info in ClawqToml.model_fields.items() if tables_of(info)} == {
         "resources": Resource,
-        "bands": BandDefaults,
+        "budgets": Budget,
+        "bands": Band,
         "tenants": Tenant,
         "kinds": Kind,
     }

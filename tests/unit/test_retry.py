@@ -49,11 +49,21 @@ def test_an_attempt_that_never_ran_is_queued_again_for_free() -> None:
     assert after(end, 99, POLICY, False, 0, 1.0).state == job.QUEUED
 
 
-@pytest.mark.parametrize("reason", ["timed_out", "stalled", "stopped"])
+@pytest.mark.parametrize("reason", ["timed_out", "stalled", "over_footprint", "stopped"])
 def test_an_end_that_is_not_the_agents_own_goes_by_on_lost(reason: str) -> None:
     end = classify.by_kill(reason, 143)
     assert after(end, 1, POLICY._replace(on_lost="unknown"), False, 0, 1.0).state == job.UNKNOWN
     assert after(end, 1, POLICY, False, 0, 1.0).state in (job.SCHEDULED, job.QUEUED)
+
+
+def test_a_job_that_outgrew_its_bounds_is_charged_and_tried_again() -> None:
+    end = classify.by_kill("over_footprint", 143)
+    assert (end.outcome, end.error_class) == ("over_footprint", "transient")
+    assert end.error == "outgrew max_procs or max_mb"
+    assert end.charged
+    assert not end.own_word
+    assert after(end, 1, POLICY, False, 0, 1.0).state == job.SCHEDULED
+    assert after(end, 3, POLICY, False, 0, 1.0) == (job.DEAD, "max_attempts", None)
 
 
 @pytest.mark.parametrize("code", [129, 137, 139, 143, 159])

@@ -1,35 +1,5 @@
 -- What the supervisor reads and writes. Every write of an attempt under way carries its token.
 
--- name: heads
--- One row a lane, whatever the number of jobs: the tally's queued rows are the lanes, and each costs one seek.
-SELECT j.id, j.band, j.tenant, j.kind, j.needs, j.rank, j.exclusive
-FROM tally t CROSS JOIN jobs j ON j.id = (
-    SELECT id FROM jobs INDEXED BY jobs_lane
-    WHERE band = t.band AND tenant = t.tenant AND kind = t.kind AND needs = t.needs
-        AND state = 'queued' AND parked IS NULL
-    ORDER BY rank, id LIMIT 1)
-WHERE t.state = 'queued';
-
--- name: following
--- The job behind a lane's head, once that was started or parked.
-SELECT id, band, tenant, kind, needs, rank, exclusive FROM jobs INDEXED BY jobs_lane
-WHERE band = :band AND tenant = :tenant AND kind = :kind AND needs = :needs
-    AND state = 'queued' AND parked IS NULL AND (rank, id) > (:rank, :job_id)
-ORDER BY rank, id LIMIT 1;
-
--- name: any_queued
--- Is a look at the host worth its price?
-SELECT EXISTS (SELECT 1 FROM tally WHERE state = 'queued');
-
--- name: running
--- Who holds slots now: never more rows than max_running.
-SELECT tenant, kind, needs, exclusive FROM jobs INDEXED BY jobs_active
-WHERE state IN ('starting', 'running', 'waiting');
-
--- name: pauses
--- A handful of rows at most.
-SELECT scope, name FROM pauses;
-
 -- name: claim
 -- One conditional UPDATE: whoever cancelled or edited the job meanwhile wins, and no row comes back.
 UPDATE jobs SET state = 'starting', token = :token, tries = tries + 1, reason = 'claimed', changed_at = :now,
@@ -107,7 +77,8 @@ WHERE id = :job_id AND token = :token RETURNING id;
 -- name: close_attempt
 -- Beside the finish, in the same transaction.
 UPDATE attempts SET ended_at = :now, outcome = :outcome, exit_code = :exit_code, signal = :signal,
-    error_class = :error_class, error = :error, output_tail = :output_tail, charged = :charged
+    error_class = :error_class, error = :error, output_tail = :output_tail, charged = :charged,
+    peak_procs = :peak_procs, peak_mb = :peak_mb
 WHERE token = :token AND ended_at IS NULL;
 
 -- name: promote
@@ -121,9 +92,11 @@ RETURNING id;
 -- Not started in time: `expired`. A deadline that passes after an attempt has failed leaves the job `dead`.
 UPDATE jobs SET
     state = iif(tries > 0 AND deadline_at <= :now AND state <> 'held', 'dead', 'expired'),
-    reason = iif(deadline_at <= :now, 'deadline', 'stale'),
+    reason = CASE WHEN deadline_at <= :now THEN 'deadline' WHEN stale_at <= :now THEN 'stale' ELSE 'busy' END,
     last_error = coalesce(last_error || '; ', '')
-        || iif(deadline_at <= :now, 'its deadline passed', 'not started before it was stale'),
+        || CASE WHEN deadline_at <= :now THEN 'its deadline passed'
+                WHEN stale_at <= :now THEN 'not started before it was stale'
+                ELSE 'not started within 5 s, and its on_busy is reject: it may not wait' END,
     changed_at = :now, ended_at = :now, parked = NULL, ready_at = NULL
 WHERE id IN (SELECT id FROM jobs INDEXED BY jobs_expiry
              WHERE expires_at <= :now AND state IN ('scheduled', 'queued', 'held') LIMIT :most)
@@ -135,41 +108,6 @@ SELECT min(
     coalesce((SELECT min(run_after) FROM jobs INDEXED BY jobs_due WHERE state = 'scheduled'), 9e15),
     coalesce((SELECT min(expires_at) FROM jobs INDEXED BY jobs_expiry
               WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'queued', 'held')), 9e15));
-
--- name: park
--- Out of its lane until the exclusive name is free; the trigger jobs_unpark brings it back.
-UPDATE jobs SET parked = 'exclusive:' || exclusive WHERE id = :job_id AND state = 'queued' AND parked IS NULL;
-
--- name: lane_note
--- What the lane was last told.
-SELECT reason, measured, limit_value, since, retry_at FROM lanes
-WHERE band = :band AND tenant = :tenant AND kind = :kind AND needs = :needs;
-
--- name: note_lane
--- The reason that every job of the lane answers with; `since` stays while the reason does.
-INSERT INTO lanes (band, tenant, kind, needs, reason, measured, limit_value, since, retry_at)
-VALUES (:band, :tenant, :kind, :needs, :reason, :measured, :limit_value, :now, :retry_at)
-ON CONFLICT DO UPDATE SET
-    since = iif(reason IS excluded.reason, since, excluded.since),
-    reason = excluded.reason, measured = excluded.measured, limit_value = excluded.limit_value,
-    retry_at = excluded.retry_at;
-
--- name: clear_lane
--- Its head started: the old reason is no longer true.
-UPDATE lanes SET reason = NULL, measured = NULL, limit_value = NULL, since = NULL, retry_at = NULL,
-    last_start_at = :now
-WHERE band = :band AND tenant = :tenant AND kind = :kind AND needs = :needs;
-
--- name: defer
--- Counted at most once an interval: "deferred 38 times, uid_procs".
-INSERT INTO deferrals VALUES (:job_id, :reason, 1, :now, :now)
-ON CONFLICT DO UPDATE SET count = count + 1, last_at = excluded.last_at
-WHERE last_at <= :now - :every;
-
--- name: unsettled
--- For --until-idle: what still runs, is queued or is scheduled, by lane; paused lanes are the caller's to leave out.
-SELECT state, band, tenant, kind, needs FROM tally
-WHERE state IN ('scheduled', 'queued', 'starting', 'running', 'waiting');
 
 -- name: stop_request
 -- What `clawq stop` asks for.

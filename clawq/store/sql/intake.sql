@@ -25,17 +25,33 @@ SELECT own IS NOT NULL, band,
        coalesce(own ->> 'deadline', layer ->> 'deadline', base ->> 'deadline'),
        coalesce(own ->> 'queue_cap', layer ->> 'queue_cap', base ->> 'queue_cap'),
        coalesce(own ->> 'max_running', layer ->> 'max_running', base ->> 'max_running'),
+       (SELECT group_concat(key || ' ' || value, ',' ORDER BY key)
+        FROM json_each(coalesce(own -> 'spends', layer -> 'spends', base -> 'spends', '{}'))),
+       coalesce(own ->> 'on_full', layer ->> 'on_full', base ->> 'on_full'),
+       coalesce(own ->> 'on_busy', layer ->> 'on_busy', base ->> 'on_busy'),
+       coalesce(own ->> 'degrade_to', layer ->> 'degrade_to'),
+       coalesce(own ->> 'refuse_hopeless', layer ->> 'refuse_hopeless', base ->> 'refuse_hopeless'),
        coalesce(own ->> '$.env.PATH', layer ->> '$.env.PATH'),
        body ->> '$.env.PATH',
        coalesce(tenant ->> 'max_queued', body ->> '$.limits.max_queued_per_tenant'),
        coalesce(tenant ->> 'max_running', body ->> '$.limits.max_running_per_tenant'),
        body ->> '$.limits.max_running', body ->> '$.limits.max_queued', body ->> '$.limits.max_held',
-       body ->> '$.host.retry_after_ms'
+       body ->> '$.host.retry_after_ms',
+       body ->> '$.bands.critical.share', body ->> '$.bands.interactive.share'
 FROM layers;
 
 -- name: resources
 -- Every semaphore there is, to tell an unknown one from one that never has a slot.
 SELECT key, value ->> 'limit' FROM json_each((SELECT body FROM config WHERE id = 1), '$.resources');
+
+-- name: budgets
+-- Only for jobs that spend: {name: (amount in a window, its length, one tenant's part)}.
+SELECT key, value ->> 'limit', value ->> 'per_ms', value ->> 'per_tenant'
+FROM json_each((SELECT body FROM config WHERE id = 1), '$.budgets');
+
+-- name: observing
+-- Whether refusals are to be recorded only: the file's word, and that of the supervisor that runs.
+SELECT (SELECT body ->> '$.mode' FROM config WHERE id = 1), (SELECT value FROM meta WHERE key = 'observe');
 
 -- name: kinds
 -- Only for the near match of an unknown kind.
@@ -56,7 +72,7 @@ WHERE d.tenant = ? AND d.kind = ? AND d.key = ?;
 
 -- name: take_key
 -- In the transaction that found the key free.
-INSERT INTO dedupe (tenant, kind, key, job_id) VALUES (?, ?, ?, ?);
+INSERT INTO dedupe (tenant, kind, key, job_id, until_end) VALUES (?, ?, ?, ?, ?);
 
 -- name: waiting
 -- What the caps count, from the tally: as dear as there are lanes, however many jobs wait.
@@ -71,27 +87,10 @@ SELECT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_exclusive
 
 -- name: insert_job
 -- The job's own options are frozen here; what stays NULL is read from its kind at each start.
-INSERT INTO jobs (kind, tenant, band, priority, needs, command, payload, cwd, path, env, dedupe_key, dedupe_scope,
-                  exclusive, stale_at, deadline_at, timeout_ms, max_attempts, on_lost,
-                  state, reason, changed_at, parked, rank, created_at, accepted_at, run_after, ready_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'enqueued', ?, ?, ?, ?, ?, ?, ?);
-
--- name: pauses
--- `admitted` is not forecast for what a person has paused.
-SELECT scope, name FROM pauses;
-
--- name: in_use
--- Slots taken: a row for each lane with running jobs, so never more than max_running.
-SELECT tenant, kind, needs, n FROM tally WHERE state IN ('starting', 'running');
-
--- name: ready
--- Jobs of its own and higher bands that wait only for slots, by lane. More rows or jobs than
--- there are free slots answer the question, so neither is counted further.
-SELECT t.tenant, t.kind, t.needs,
-       (SELECT count(*) FROM (SELECT 1 FROM jobs INDEXED BY jobs_lane
-                              WHERE band = t.band AND tenant = t.tenant AND kind = t.kind AND needs = t.needs
-                                  AND state = 'queued' AND parked IS NULL LIMIT :enough)) AS ready
-FROM tally t WHERE t.state = 'queued' AND t.band <= :band AND ready > 0 LIMIT :enough;
+INSERT INTO jobs (kind, tenant, band, priority, needs, command, payload, cwd, path, env, same, asked_kind,
+                  dedupe_key, dedupe_scope, exclusive, stale_at, deadline_at, timeout_ms, max_attempts, on_lost,
+                  reason, state, changed_at, parked, rank, created_at, accepted_at, run_after, ready_at, start_by)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: nagged
 -- The day of the last word about a missing supervisor.

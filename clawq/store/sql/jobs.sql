@@ -46,10 +46,10 @@ WHERE id = :job_id AND state IN ('scheduled', 'queued', 'held') RETURNING state;
 -- Begins again as if accepted now: the limits of its life keep their distance from acceptance.
 UPDATE jobs SET state = 'queued', reason = :reason, changed_at = :now, attempts = 0, accepted_at = :now,
     run_after = :now, ready_at = :now, rank = :now - priority * :point,
-    stale_at = stale_at + (:now - accepted_at), deadline_at = deadline_at + (:now - accepted_at),
+    stale_at = stale_at + (:now - accepted_at), deadline_at = deadline_at + (:now - accepted_at), start_by = NULL,
     started_at = NULL, ended_at = NULL, exit_code = NULL, last_error = NULL, error_class = NULL, cancel_at = NULL
 WHERE id = :job_id AND state IN (SELECT value FROM json_each(:states))
-RETURNING tenant, kind, dedupe_key, dedupe_scope;
+RETURNING tenant, coalesce(asked_kind, kind) AS kind, dedupe_key, dedupe_scope;
 
 -- name: settle
 -- A person says what became of a job that nobody could tell.
@@ -59,7 +59,8 @@ WHERE id = :job_id AND state = 'unknown' RETURNING state;
 
 -- name: take_key
 -- A key of scope 'active' was freed when the job ended; another job may have it by now.
-INSERT INTO dedupe (tenant, kind, key, job_id) VALUES (:tenant, :kind, :key, :job_id) ON CONFLICT DO NOTHING;
+INSERT INTO dedupe (tenant, kind, key, job_id, until_end) VALUES (:tenant, :kind, :key, :job_id, 1)
+ON CONFLICT DO NOTHING;
 
 -- name: key_holder
 -- Whose key it is.

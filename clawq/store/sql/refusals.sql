@@ -1,10 +1,3 @@
--- name: drain
--- The last starts, to tell how soon a place will be free: all, the tenant's, the kind's, and since when.
-SELECT count(*), coalesce(sum(j.tenant = :tenant), 0), coalesce(sum(j.kind = :kind), 0), min(recent.claimed_at)
-FROM (SELECT job_id, claimed_at FROM attempts INDEXED BY attempts_started
-      WHERE claimed_at > :since ORDER BY claimed_at DESC LIMIT 100) recent
-CROSS JOIN jobs j ON j.id = recent.job_id;
-
 -- name: count_refusal
 -- Tenants are free text: beyond a thousand rows new ones share a row, so that this table stays small.
 INSERT INTO refusals (reason, kind, tenant, count, last_at)

@@ -29,8 +29,12 @@ FROM jobs j INDEXED BY jobs_active CROSS JOIN attempts a ON a.token = j.token
 WHERE j.state IN ('starting', 'running', 'waiting') ORDER BY j.id;
 
 -- name: refused_lanes
--- Lanes whose head was refused, with all that wait in them.
-SELECT l.band, l.tenant, l.kind, l.needs, l.reason, l.retry_at, t.n
+-- Lanes whose head was refused, with all that wait in them and the head itself: one seek for each.
+SELECT l.band, l.tenant, l.kind, l.needs, l.reason, l.clears_at, t.n,
+    (SELECT j.id FROM jobs j INDEXED BY jobs_lane
+     WHERE j.state = 'queued' AND j.parked IS NULL AND j.band = l.band AND j.tenant = l.tenant
+         AND j.kind = l.kind AND j.needs = l.needs
+     ORDER BY j.rank, j.id LIMIT 1) AS job_id
 FROM lanes l CROSS JOIN tally t
     ON t.state = 'queued' AND t.band = l.band AND t.tenant = l.tenant AND t.kind = l.kind AND t.needs = l.needs
 WHERE l.reason IS NOT NULL;
@@ -47,11 +51,19 @@ WITH RECURSIVE names(name) AS (
 ) SELECT name FROM names WHERE name IS NOT NULL;
 
 -- name: parked_behind
--- How many stand behind one name, by lane; a thousand is answer enough.
-SELECT band, tenant, kind, needs, count(*) AS n FROM (
-    SELECT band, tenant, kind, needs FROM jobs INDEXED BY jobs_parked
+-- How many stand behind one name, by lane, from the index alone; a thousand is answer enough.
+SELECT band, tenant, kind, needs, count(*) AS n, min(id) AS job_id FROM (
+    SELECT id, band, tenant, kind, needs FROM jobs INDEXED BY jobs_parked
     WHERE state = 'queued' AND parked IS NOT NULL AND exclusive = ? LIMIT 1000
 ) GROUP BY band, tenant, kind, needs;
+
+-- name: parked_workflow
+-- How many stand behind their workflow's limit, by lane and by the name that they have besides; five hundred
+-- are answer enough.
+SELECT band, tenant, kind, needs, exclusive, count(*) AS n, min(id) AS job_id FROM (
+    SELECT id, band, tenant, kind, needs, exclusive FROM jobs INDEXED BY jobs_parked_root
+    WHERE state = 'queued' AND parked = 'workflow_limit' AND coalesce(root_id, id) > 0 LIMIT 500
+) GROUP BY band, tenant, kind, needs, exclusive;
 
 -- name: refusals
 -- Producers that were sent away, the latest first.

@@ -1,19 +1,20 @@
 -- name: job
 -- Where a job stands.
-SELECT state, band, tenant, kind, needs, rank, exclusive, parked, run_after, changed_at
+SELECT id AS job_id, state, band, tenant, kind, needs, rank, exclusive, parked, root_id, run_after, ready_at,
+    changed_at
 FROM jobs WHERE id = ?;
 
 -- name: lane
--- Why the head of a lane was last refused.
-SELECT reason, measured, limit_value, since, retry_at FROM lanes
+-- Why the head of a lane was last refused, and what it was promised.
+SELECT reason, measured, limit_value, since, clears_at, short_job, short_since, promised_at FROM lanes
 WHERE band = :band AND tenant = :tenant AND kind = :kind AND needs = :needs;
 
--- name: ahead
--- How many of its lane come before a job; a thousand is answer enough.
-SELECT count(*) AS n FROM (
+-- name: behind
+-- Is there one before it in its lane? How many says nothing about when.
+SELECT EXISTS (
     SELECT 1 FROM jobs INDEXED BY jobs_lane
     WHERE state = 'queued' AND parked IS NULL AND band = :band AND tenant = :tenant AND kind = :kind
-        AND needs = :needs AND (rank, id) < (:rank, :job_id) LIMIT 1000);
+        AND needs = :needs AND (rank, id) < (:rank, :job_id)) AS behind;
 
 -- name: pauses
 -- Every pause that keeps this job back.
@@ -24,6 +25,11 @@ WHERE scope = 'all' OR (scope = 'tenant' AND name = :tenant) OR (scope = 'kind' 
 ORDER BY since, scope, name;
 
 -- name: holders
--- Who runs now: a few rows, looked through for those that hold what the job needs.
-SELECT id, kind, tenant, needs, exclusive, started_at FROM jobs INDEXED BY jobs_active
+-- Who is under way: a few rows, looked through for those that hold what the job needs.
+SELECT id, kind, tenant, needs, exclusive, root_id, started_at FROM jobs INDEXED BY jobs_active
 WHERE state IN ('starting', 'running', 'waiting') ORDER BY id;
+
+-- name: reservations
+-- Heads that were promised what they have reserved, the earliest first; one row a lane.
+SELECT short_job, needs, promised_at FROM lanes
+WHERE short_job IS NOT NULL AND promised_at IS NOT NULL AND needs <> '' ORDER BY promised_at, short_job;

@@ -1,0 +1,55 @@
+"""``clawq spend BUDGET N``: what this attempt has spent so far, told from inside a job."""
+
+import os
+
+from clawq import verbs
+from clawq.cli import as_utf8, write_error, write_out
+from clawq.errors import UsageError
+from clawq.options import json_array
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clawq.inside import Spent
+
+MOST = 10**15
+OVERDRAWN = 75
+
+
+def main(argv: "Sequence[str]") -> int:
+    """The exit code: 75 when the budget is overdrawn, which is recorded all the same. Raises ClawqError."""
+    words = as_utf8(argv)
+    if "--help" in words or "-h" in words:
+        from clawq.cli.enqueue_help import verb_text
+
+        write_out(verb_text(verbs.SPEND))
+        return 0
+    (budget, number), given = verbs.parse(verbs.SPEND, words)
+    total = int(number) if number.isascii() and number.isdigit() and len(number) < 17 else MOST + 1
+    if total > MOST:
+        raise UsageError(f"{number!r:.80}", f"a whole number from 0 to {MOST} is needed")
+    from clawq.inside import spend
+
+    spent = spend(budget, total)
+    if "json" in given:
+        write_out(_as_json(spent) + "\n")
+    elif os.isatty(1) and not spent.overdrawn:
+        write_out(f"{budget}: {spent.used} of {spent.limit} are spent or reserved\n")
+    if not spent.overdrawn:
+        return 0
+    write_error(
+        f"budget {budget!r} is overdrawn, {spent.used} of {spent.limit} (recorded): "
+        f"slow down; some of it is free again in {spent.retry_after_s} s"
+    )
+    return OVERDRAWN
+
+
+def _as_json(spent: "Spent") -> str:
+    left = "null" if spent.retry_after_s is None else spent.retry_after_s
+    name = json_array([spent.budget])[1:-1]
+    return (
+        f'{{"budget": {name}, "recorded": {spent.recorded}, "used": {spent.used}, '
+        f'"limit": {spent.limit}, "overdrawn": {"true" if spent.overdrawn else "false"}, '
+        f'"retry_after_s": {left}}}'
+    )

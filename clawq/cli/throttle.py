@@ -1,0 +1,49 @@
+"""``clawq throttle RESOURCE --for D``: let a resource rest, for everybody."""
+
+import os
+import time
+
+from clawq import verbs, when
+from clawq.cli import as_utf8, write_out
+from clawq.errors import UsageError
+from clawq.options import json_array
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(argv: "Sequence[str]") -> int:
+    """The exit code. Raises ClawqError."""
+    words = as_utf8(argv)
+    if "--help" in words or "-h" in words:
+        from clawq.cli.enqueue_help import verb_text
+
+        write_out(verb_text(verbs.THROTTLE))
+        return 0
+    (resource,), given = verbs.parse(verbs.THROTTLE, words)
+    span = given.get("for")
+    if span is None:
+        raise UsageError("--for is missing", "clawq throttle RESOURCE --for 5m")
+    from clawq.inside import throttle
+
+    until = throttle(resource, 0 if span == "0" else when.duration(str(span)))
+    if "json" in given:
+        write_out(_as_json(resource, until) + "\n")
+    elif os.isatty(1):
+        write_out(f"{resource} {_said(until)}\n")
+    return 0
+
+
+def _as_json(resource: str, until: int | None) -> str:
+    at, left = "null", "null"
+    if until is not None:
+        left = str(max(0, -((time.time_ns() // 1_000_000 - until) // 1000)))
+        at = f'"{when.iso(until)}"'
+    return f'{{"resource": {json_array([resource])[1:-1]}, "until": {at}, "cooldown_s": {left}}}'
+
+
+def _said(until: int | None) -> str:
+    if until is None:
+        return "does not rest"
+    return f"rests until {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(until / 1000))}"

@@ -1,0 +1,126 @@
+"""What a running job tells the queue: the budget that it spends, and the resource that needs a rest.
+
+A job's agent is known by CLAWQ_JOB_ID and CLAWQ_TOKEN. What is asked for with a token that is no longer the
+job's is refused and changes nothing: another attempt works on it now, or a person has ended it.
+"""
+
+import os
+import time
+
+from clawq.client import Producer
+from clawq.errors import LeaseLost, UsageError
+from clawq.options import near
+from clawq.poke import poke
+from clawq.store import told
+from clawq.store.connection import Immediate, storage_errors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import apsw
+
+REST_MOST_MS = 86_400_000
+STEP_MS = 1_000
+"""After the probe has passed the number of starts doubles each such step, which is up to twice as long: the
+clients of one provider do not come back in step."""
+
+
+class Spent:
+    """A budget after something was told: ``recorded`` is the attempt's figure that stands, ``used`` of
+    ``limit`` what the window holds (the tenant's part where that is what is overdrawn).
+
+    ``retry_after_s``: when overdrawn, how soon the oldest part of it leaves the window.
+    """
+
+    __slots__ = ("budget", "limit", "overdrawn", "recorded", "retry_after_s", "used")
+
+    def __init__(
+        self, budget: str, recorded: int, used: int, limit: int, retry_after_s: int | None = None
+    ) -> None:
+        self.budget = budget
+        self.recorded = recorded
+        self.used = used
+        self.limit = limit
+        self.overdrawn = used > limit
+        self.retry_after_s = retry_after_s if self.overdrawn else None
+
+
+def whoami(environ: "Mapping[str, str]") -> "tuple[int, int] | None":
+    """(job id, token) of the job whose agent runs this; None outside a job."""
+    job_id, token = environ.get("CLAWQ_JOB_ID", ""), environ.get("CLAWQ_TOKEN", "")
+    if not (_is_number(job_id) and _is_number(token)):
+        return None
+    return int(job_id), int(token)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
+def throttle(resource: str, span_ms: int) -> int | None:
+    """Let `resource` rest for so long, or no longer where it is 0; until when it rests (epoch ms) or None.
+
+    Raises UsageError, LeaseLost (inside a job), and what opening the queue raises.
+    """
+    if not 0 <= span_ms <= REST_MOST_MS:
+        raise UsageError("a rest is at most 1d", "throttle it again when that is over, or pause the resource")
+    me = whoami(os.environ)
+    with Producer() as producer, storage_errors(producer.home.db):
+        now = time.time_ns() // 1_000_000
+        db = _follow(producer, now)
+        known = producer.intake.resources()
+        if resource not in known:
+            fix = near(resource, known) + "`clawq config show` lists them"
+            raise UsageError(f"no resource {resource!r:.80} is configured", fix)
+        with Immediate(db):
+            if me is not None:
+                _own(db, me)
+            if span_ms:
+                step_ms = STEP_MS + STEP_MS * os.urandom(1)[0] // 255
+                told.cool(db, resource, now + span_ms, step_ms, now)
+            else:
+                told.warm(db, resource)
+            until = told.rests_until(db, resource)
+        poke(producer.home)
+    return until
+
+
+def spend(budget: str, total: int) -> Spent:
+    """Record what this attempt has spent of `budget` so far, all in all. It counts, also beyond the limit.
+
+    Raises UsageError (outside a job too), LeaseLost, and what opening the queue raises.
+    """
+    me = whoami(os.environ)
+    if me is None:
+        raise UsageError("this is not inside a job", "`clawq spend` is for what `clawq run` has started")
+    with Producer() as producer, storage_errors(producer.home.db):
+        now = time.time_ns() // 1_000_000
+        db = _follow(producer, now)
+        known = producer.intake.budgets()
+        if budget not in known:
+            fix = near(budget, known) + f"there are {', '.join(known) or 'none'} in clawq.toml"
+            raise UsageError(f"no budget {budget!r:.80} is configured", fix)
+        limit, per_ms, per_tenant = known[budget]
+        with Immediate(db):
+            tenant = _own(db, me)
+            recorded = told.tell_spend(db, tenant, me[1], budget, total, now)
+            used_by, oldest = told.window(db, budget, now - per_ms)
+    used = sum(used_by.values())
+    if used <= limit and per_tenant is not None and used_by.get(tenant, 0) > per_tenant:
+        used, limit = used_by[tenant], per_tenant
+    retry_after_s = None if oldest is None else max(1, -(-(oldest + per_ms - now) // 1000))
+    return Spent(budget, recorded, used, limit, retry_after_s)
+
+
+def _follow(producer: Producer, now: int) -> "apsw.Connection":
+    producer.follow_config(now)
+    return producer.intake.db
+
+
+def _own(db: "apsw.Connection", me: "tuple[int, int]") -> str:
+    """The tenant that this agent works for. Raises LeaseLost."""
+    tenant = told.owner(db, *me)
+    if tenant is None:
+        raise LeaseLost(me[0])
+    return tenant

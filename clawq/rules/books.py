@@ -1,0 +1,146 @@
+"""Who holds what during one pass: counts, slots, reservations, budgets, and what starts will still use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from clawq.job import BANDS
+from clawq.rules import fairness
+from clawq.rules.facts import GROWTH_MS, Head, Limits, Running, split
+
+CRITICAL = BANDS.index("critical")
+
+
+class Books:
+    """Filled from what runs, then kept by each start of the pass."""
+
+    def __init__(self, now: int, running: Iterable[Running], limits: Limits) -> None:
+        self._now = now
+        self._limits = limits
+        self.total = 0
+        self.started = 0
+        self.bands: Counter[int] = Counter()
+        self.tenants: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
+        self.workflows: Counter[int] = Counter()
+        self.resources: Counter[str] = Counter()
+        self.reserved: Counter[str] = Counter()
+        self.wanted: set[str] = set()
+        """Resources that somebody asked before waits for."""
+        self.exclusive: set[str] = set()
+        self.probes: Counter[str] = Counter()
+        self._spent: Counter[tuple[str, str | None]] = Counter()
+        """By budget, and by budget and tenant: what starts of this pass took, and what others keep."""
+        self.growing_procs = 0
+        self.growing_mb = 0
+        self._holders: dict[str, list[tuple[int, int | None]]] = {}
+        """By resource: job, and what ends it at the latest."""
+        self._relied_on: set[int] = set()
+        """Jobs whose ends somebody waits for with a reservation."""
+        self._promises: dict[str, list[int | None]] = {}
+        for job in running:
+            self._hold(job)
+
+    def _hold(self, job: Running) -> None:
+        self._count(
+            job.band, job.tenant, job.kind, job.root_id or job.job_id, split(job.needs), job.exclusive
+        )
+        for name in split(job.needs):
+            self._holders.setdefault(name, []).append((job.job_id, job.ends_by))
+        if self._now - job.started_at < GROWTH_MS:
+            peak = self._limits.footprint(job.kind)
+            self.growing_procs += max(0, peak.procs - (job.procs or 0))
+            self.growing_mb += max(0, peak.mb - (job.mb or 0))
+
+    def take(self, head: Head) -> None:
+        """A head was started."""
+        self._count(
+            head.band, head.tenant, head.kind, head.root_id or head.job_id, head.resources, head.exclusive
+        )
+        self.started += 1
+        peak = self._limits.footprint(head.kind)
+        self.growing_procs += peak.procs
+        self.growing_mb += peak.mb
+        for name in head.resources:
+            self._holders.setdefault(name, []).append((head.job_id, head.deadline_at))
+            self.probes[name] += 1
+        for name, amount in self._limits.spends(head.kind, head.band):
+            self._spent[name, None] += amount
+            self._spent[name, head.tenant] += amount
+
+    def _count(
+        self, band: int, tenant: str, kind: str, root: int, resources: list[str], exclusive: str | None
+    ) -> None:
+        self.total += 1
+        self.bands[band] += 1
+        self.tenants[tenant] += 1
+        self.kinds[kind] += 1
+        self.workflows[root] += 1
+        self.resources.update(resources)
+        if exclusive is not None:
+            self.exclusive.add(exclusive)
+
+    def of_workflow(self, head: Head) -> int:
+        """How many jobs under this head's root run."""
+        return self.workflows[head.root_id or head.job_id]
+
+    def share_is_used_up(self, band: int) -> bool:
+        """Would its next job borrow? Critical is held back by a share of its own only."""
+        slots = self._limits.band_slots
+        if slots is None or (band == CRITICAL and band not in slots):
+            return False
+        return self.bands[band] >= slots.get(band, 0)
+
+    def kept_from(self, band: int) -> int:
+        """Slots that stay free for jobs that came in other bands."""
+        slots = self._limits.band_slots
+        if slots is None:
+            return 0
+        most = self._limits.max_running
+        kept = fairness.kept_for(slots, self.bands, most, most - self.total)
+        return sum(count for owner, count in kept.items() if owner != band)
+
+    def used_of(self, budget: str, tenant: str | None = None) -> int:
+        """What is gone of a budget, or of one tenant's part of it."""
+        found = self._limits.budgets[budget]
+        used = found.used if tenant is None else found.used_by.get(tenant, 0)
+        return used + self._spent[budget, tenant]
+
+    def claim(self, head: Head, budget: str) -> None:
+        """Keep what this head needs of a budget; of its tenant's part only, when that is what it lacks."""
+        amount = dict(self._limits.spends(head.kind, head.band))[budget]
+        if self.used_of(budget) + amount > self._limits.budgets[budget].limit:
+            self._spent[budget, None] += amount
+        self._spent[budget, head.tenant] += amount
+
+    def reserve(self, head: Head) -> int | None:
+        """Reserve one slot of every resource that the head needs; when it has them and a place at the latest.
+
+        It takes the place of whoever holds the last of them. None where somebody before it waits for the same
+        holder, whose end makes one place only, or where no timeout or deadline ends some holder.
+        """
+        promise: int | None = self._now
+        holders: set[int] = set()
+        for name in head.resources:
+            self.reserved[name] += 1
+            missing = self.resources[name] + self.reserved[name] - self._limits.resources[name].limit
+            if missing > 0:
+                held = self._holders.get(name, [])
+                holders.update(job_id for job_id, _ in held)
+                ends = sorted(ends_by for _, ends_by in held if ends_by is not None)
+                free_at = ends[missing - 1] if missing <= len(ends) else None
+                promise = None if promise is None or free_at is None else max(promise, free_at)
+        if holders & self._relied_on:
+            promise = None
+        self._relied_on |= holders
+        for name in head.resources:
+            self._promises.setdefault(name, []).append(promise)
+        return promise
+
+    def ends_before_promise(self, head: Head, name: str) -> bool:
+        """Does a hard deadline end it before anybody has the slot of `name` that is reserved for them?"""
+        deadline = head.deadline_at
+        return deadline is not None and all(
+            promise is not None and deadline <= promise for promise in self._promises[name]
+        )

@@ -1,0 +1,175 @@
+"""A job on its way in: what is configured for it, and the row that it would be."""
+
+from clawq import job, when
+from clawq.options import json_array, json_object
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Frame:
+    """What is configured for one kind in one band, for one tenant. ``known`` is false for no such kind.
+
+    ``shares`` are those of critical and interactive, in percent of ``max_running`` or None.
+    """
+
+    __slots__ = (
+        "band",
+        "deadline",
+        "degrade_to",
+        "env_path",
+        "kind_max_running",
+        "kind_path",
+        "known",
+        "max_held",
+        "max_queued",
+        "max_running",
+        "needs",
+        "on_busy",
+        "on_full",
+        "priority",
+        "program",
+        "queue_cap",
+        "refuse_hopeless",
+        "retry_after_ms",
+        "shares",
+        "spends",
+        "stale_after",
+        "tenant_max_queued",
+        "tenant_max_running",
+    )
+
+    def __init__(self, row: "Any") -> None:
+        (
+            self.known,
+            self.band,
+            self.program,
+            self.needs,
+            self.priority,
+            self.stale_after,
+            self.deadline,
+            self.queue_cap,
+            self.kind_max_running,
+            spends,
+            self.on_full,
+            self.on_busy,
+            self.degrade_to,
+            self.refuse_hopeless,
+            self.kind_path,
+            self.env_path,
+            self.tenant_max_queued,
+            self.tenant_max_running,
+            self.max_running,
+            self.max_queued,
+            self.max_held,
+            self.retry_after_ms,
+            *self.shares,
+        ) = row
+        self.spends: dict[str, int] = {}
+        if spends is not None:
+            for each in spends.split(","):
+                name, _, amount = each.partition(" ")
+                self.spends[name] = int(amount)
+
+
+class Draft:
+    """A job as it would be written, apart from what only the transaction knows.
+
+    ``lighter`` is what it becomes with ``on_busy = "degrade"``. The lighter one's ``asked_kind`` is still
+    this one's: the dedupe key is looked up and kept under that.
+    """
+
+    __slots__ = (
+        "asked_kind",
+        "band",
+        "command",
+        "cwd",
+        "deadline_at",
+        "env",
+        "exclusive",
+        "frame",
+        "hold",
+        "key",
+        "kind",
+        "lighter",
+        "needs",
+        "payload",
+        "priority",
+        "row",
+        "run_after",
+        "same",
+        "scope",
+        "stale_at",
+        "tenant",
+    )
+
+    def __init__(
+        self,
+        asked: "dict[str, Any]",
+        kind: str,
+        tenant: str,
+        frame: Frame,
+        cwd: str,
+        path: str | None,
+        now: int,
+        asked_kind: str | None = None,
+    ) -> None:
+        """From ``options.read``; ``path`` is the caller's PATH, times are ms since the epoch."""
+        self.kind = kind
+        self.asked_kind = asked_kind or kind
+        self.lighter: Draft | None = None
+        self.tenant = tenant
+        self.frame = frame
+        self.band = job.BANDS.index(frame.band)
+        needs = asked.get("needs")
+        self.needs: str = (frame.needs or "") if needs is None else ",".join(needs)
+        self.priority: int = asked.get("priority", frame.priority)
+        self.key: str | None = asked.get("dedupe_key")
+        self.scope: str | None = None if self.key is None else asked.get("dedupe_scope", "ever")
+        self.exclusive: str | None = asked.get("exclusive")
+        self.hold: bool = asked.get("hold", False)
+        self.run_after: int = max(now, asked.get("delay", now), asked.get("at", now))
+        self.stale_at: int | None = asked.get("stale_after")
+        if self.stale_at is None and frame.stale_after is not None:
+            self.stale_at = when.moment_or_duration(frame.stale_after, now)
+        self.deadline_at: int | None = asked.get("deadline")
+        if self.deadline_at is None and frame.deadline is not None:
+            self.deadline_at = when.moment_or_duration(frame.deadline, now)
+        command = asked.get("command")
+        env = asked.get("env")
+        self.command = None if command is None else json_array(command)
+        self.payload: str | None = asked.get("payload")
+        self.cwd = cwd
+        self.env = json_object(env) if env else None
+        self.same: int | None = None
+        if frame.on_full == "coalesce":
+            self.same = _hash(f"{self.command}\0{self.payload}\0{cwd}\0{self.env}\0{self.needs}")
+        self.row = (
+            kind,
+            tenant,
+            self.band,
+            self.priority,
+            self.needs,
+            self.command,
+            self.payload,
+            cwd,
+            path,
+            self.env,
+            self.same,
+            asked_kind,
+            self.key,
+            self.scope,
+            self.exclusive,
+            self.stale_at,
+            self.deadline_at,
+            asked.get("timeout"),
+            asked.get("max_attempts"),
+            asked.get("on_lost"),
+            "enqueued" if asked_kind is None else f"degraded from {asked_kind}",
+        )
+
+
+def _hash(text: str) -> int:
+    """The same in every process, without a module: the text as a number, modulo a prime of 61 bits."""
+    return int.from_bytes(text.encode(), "little") % 2_305_843_009_213_693_951

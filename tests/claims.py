@@ -1,0 +1,40 @@
+"""Claims and ends for tests of the store, as the supervisor makes them."""
+
+from __future__ import annotations
+
+import apsw
+
+from clawq import job
+from clawq.rules import classify
+from clawq.rules.retry import Decision
+from clawq.store import attempts
+
+NOW = 1_000_000
+
+
+def claim(
+    db: apsw.Connection, job_id: int, token: int = 77, now: int = NOW, timeout_ms: int = 0
+) -> attempts.Claim:
+    claimed = attempts.claim(db, job_id, token, now)
+    assert claimed is not None
+    attempts.open_attempt(
+        db,
+        claimed,
+        token,
+        now,
+        boot_id="boot",
+        lease_ms=1_000,
+        grace_ms=10,
+        timeout_ms=timeout_ms,
+        heartbeat="process",
+        log="log",
+    )
+    attempts.keep_token(db, token)
+    return claimed
+
+
+def finish(db: apsw.Connection, job_id: int, token: int = 77, now: int = NOW) -> None:
+    """The agent ran and succeeded."""
+    assert attempts.mark_running(db, job_id, token, None, None, now)
+    done = Decision(job.SUCCEEDED, "succeeded")
+    assert attempts.finish(db, job_id, token, classify.by_exit_code(0), done, "", None, now)

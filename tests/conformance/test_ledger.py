@@ -1,0 +1,154 @@
+"""Budgets in sliding windows, resources at rest, footprints, and what observing would have refused."""
+
+from __future__ import annotations
+
+import apsw
+
+from clawq.rules.facts import Cooldown, Footprint
+from clawq.store import attempts, ledger
+from clawq.store.ledger import BudgetRule
+from tests.claims import NOW, claim, finish
+from tests.rows import put
+
+TOKENS = {"tokens": BudgetRule(1_000, 60_000, None)}
+
+
+def used(db: apsw.Connection, now: int) -> int:
+    return ledger.budgets(db, TOKENS, now)["tokens"].used
+
+
+def test_a_reservation_counts_for_one_window_and_no_longer(db: apsw.Connection) -> None:
+    ledger.reserve(db, "acme", 1, [("tokens", 300)], NOW)
+    ledger.reserve(db, "other", 2, [("tokens", 200)], NOW + 10_000)
+    budget = ledger.budgets(db, TOKENS, NOW + 10_000)["tokens"]
+    assert (budget.used, budget.used_by, budget.frees_at) == (500, {"acme": 300, "other": 200}, NOW + 60_000)
+    assert used(db, NOW + 59_999) == 500
+    assert used(db, NOW + 60_000) == 200
+    assert used(db, NOW + 70_000) == 0
+
+
+def test_what_was_not_needed_is_given_back_once_and_only_at_the_end(db: apsw.Connection) -> None:
+    ledger.reserve(db, "acme", 1, [("tokens", 300)], NOW)
+    ledger.tell_spend(db, "acme", 1, "tokens", 120, NOW + 1)
+    assert used(db, NOW + 2) == 300
+    for _ in range(2):
+        ledger.settle_spends(db, 1, ran=True)
+        assert used(db, NOW + 3) == 120
+
+
+def test_more_than_was_reserved_is_debt_from_the_moment_it_is_told(db: apsw.Connection) -> None:
+    ledger.reserve(db, "acme", 1, [("tokens", 300)], NOW)
+    ledger.tell_spend(db, "acme", 1, "tokens", 900, NOW + 1_000)
+    ledger.tell_spend(db, "acme", 1, "tokens", 1_500, NOW + 2_000)
+    ledger.tell_spend(db, "acme", 1, "tokens", 1_400, NOW + 3_000)  # cumulative: it does not shrink
+    assert used(db, NOW + 3_000) == 1_500
+    ledger.settle_spends(db, 1, ran=True)
+    assert used(db, NOW + 3_000) == 1_500
+    assert used(db, NOW + 60_500) == 1_200  # the reservation has left the window, the debt not yet
+
+
+def test_an_agent_that_tells_nothing_pays_what_it_reserved(db: apsw.Connection) -> None:
+    ledger.reserve(db, "acme", 1, [("tokens", 300)], NOW)
+    ledger.settle_spends(db, 1, ran=True)
+    assert used(db, NOW + 1) == 300
+
+
+def test_a_start_that_never_ran_pays_nothing(db: apsw.Connection) -> None:
+    ledger.reserve(db, "acme", 1, [("tokens", 300)], NOW)
+    ledger.settle_spends(db, 1, ran=False)
+    assert used(db, NOW + 1) == 0
+
+
+def test_old_entries_go_but_not_those_of_a_living_attempt(db: apsw.Connection) -> None:
+    claim(db, put(db, NOW), 77)
+    ledger.reserve(db, "acme", 77, [("tokens", 300)], NOW)
+    ledger.reserve(db, "acme", 1, [("tokens", 300)], NOW)
+    ledger.forget_spends(db, TOKENS, NOW + 60_000)
+    assert db.execute("SELECT token FROM spends").get == 77
+    finish(db, 1)
+    ledger.forget_spends(db, TOKENS, NOW + 60_000)
+    assert db.execute("SELECT count(*) FROM spends").get == 0
+
+
+def test_a_resource_rests_then_one_probes_then_the_rest_come_back_in_doubling_numbers(
+    db: apsw.Connection,
+) -> None:
+    limits = {"api": 6}
+    ledger.cool(db, "api", NOW + 1_000, 100, NOW)
+    resting = ledger.rests(db, limits, NOW)
+    assert resting.changes_at == NOW + 1_000
+    assert resting.cooldowns["api"].until == NOW + 1_000
+
+    now = NOW + 1_000
+    assert ledger.rests(db, limits, now).cooldowns["api"] == Cooldown(now, False, 1)
+    claim(db, put(db, NOW), 77)
+    ledger.note_start(db, ["api"], ["api"], 77)
+    assert ledger.rests(db, limits, now).cooldowns["api"] == Cooldown(now, True, 0)
+
+    finish(db, 1)
+    ledger.note_end(db, 77, True, now)
+    back = ledger.rests(db, limits, now)
+    assert (back.cooldowns["api"].allowed, back.changes_at) == (1, now + 100)
+    ledger.note_start(db, ["api"], ["api"], 78)
+    assert ledger.rests(db, limits, now).cooldowns["api"].allowed == 0
+    assert ledger.rests(db, limits, now + 100).cooldowns["api"].allowed == 1
+    assert ledger.rests(db, limits, now + 200).cooldowns["api"].allowed == 3
+    assert ledger.rests(db, limits, now + 300).cooldowns == {}
+    assert db.execute("SELECT count(*) FROM cooldowns").get == 0
+
+
+def test_a_probe_that_runs_for_a_minute_has_passed(db: apsw.Connection) -> None:
+    ledger.cool(db, "api", NOW, 100, NOW)
+    claim(db, put(db, NOW), 77)
+    attempts.mark_running(db, 1, 77, None, None, NOW)
+    ledger.note_start(db, ["api"], ["api"], 77)
+    assert ledger.rests(db, {"api": 6}, NOW + 59_999).changes_at == NOW + 60_000
+    assert not ledger.rests(db, {"api": 6}, NOW + 60_000).cooldowns["api"].probing
+
+
+def test_a_probe_that_never_ran_told_nothing(db: apsw.Connection) -> None:
+    ledger.cool(db, "api", NOW, 100, NOW)
+    ledger.note_start(db, ["api"], ["api"], 77)
+    ledger.note_end(db, 77, False, NOW)
+    assert ledger.rests(db, {"api": 6}, NOW).cooldowns["api"].allowed == 1
+
+
+def test_a_probe_that_is_gone_without_a_word_keeps_nobody_out(db: apsw.Connection) -> None:
+    ledger.cool(db, "api", NOW, 100, NOW)
+    ledger.note_start(db, ["api"], ["api"], 77)
+    assert ledger.rests(db, {"api": 6}, NOW).cooldowns["api"] == Cooldown(NOW, False, 1)
+
+
+def test_the_longer_rest_stands_and_zero_clears(db: apsw.Connection) -> None:
+    ledger.cool(db, "api", NOW + 900, 100, NOW)
+    ledger.cool(db, "api", NOW + 100, 100, NOW)
+    assert ledger.rests(db, {"api": 6}, NOW).cooldowns["api"].until == NOW + 900
+    ledger.warm(db, "api")
+    assert ledger.rests(db, {"api": 6}, NOW).cooldowns == {}
+
+
+def test_a_footprint_rises_at_once_and_sinks_slowly(db: apsw.Connection) -> None:
+    for procs, mb in ((10, 100), (20, 50)):
+        ledger.note_footprint(db, "k", procs, mb, NOW)
+    assert ledger.footprints(db) == {"k": Footprint(20, 90)}
+    for _ in range(30):
+        ledger.note_footprint(db, "k", 2, 10, NOW)
+    assert ledger.footprints(db)["k"].procs < 4
+
+
+def test_what_observing_would_have_refused_is_counted(db: apsw.Connection) -> None:
+    for _ in range(3):
+        ledger.observe(db, "start", "uid_procs", "k", "t", NOW)
+    assert db.execute("SELECT stage, reason, count FROM observed").fetchall() == [("start", "uid_procs", 3)]
+
+
+def test_observing_begins_with_a_clean_sheet_and_leaves_it_to_be_read(db: apsw.Connection) -> None:
+    ledger.observe(db, "start", "old", "k", "t", NOW)
+    for later in range(2):
+        ledger.keep_observing(db, True, NOW + later)
+    assert db.execute("SELECT value FROM meta WHERE key = 'observe'").get == NOW
+    assert db.execute("SELECT count(*) FROM observed").get == 0
+    ledger.observe(db, "start", "new", "k", "t", NOW)
+    ledger.keep_observing(db, False, NOW)
+    assert db.execute("SELECT value FROM meta WHERE key = 'observe'").get is None
+    assert db.execute("SELECT reason FROM observed").get == "new"
