@@ -135,9 +135,7 @@ class Mirror(Simulator):
         super()._end(job, tries)
         token = self._token(job)
         done = Decision(SUCCEEDED, "succeeded")
-        assert attempts.finish(
-            self.db, job.job_id, token, classify.by_exit_code(0), done, "", None, self.now
-        )
+        assert attempts.finish(self.db, job.job_id, token, classify.by_exit_code(0), done, "", None, self.now)
         ledger.note_end(self.db, token, True, self.now)
 
     def _park(self, job: Job, reason: str) -> None:
@@ -147,9 +145,7 @@ class Mirror(Simulator):
         super()._park(job, reason)
 
     def _note_wait(self, wait: Wait, told: str | None, again_at: int) -> None:
-        lanes.note_wait(
-            self.db, wait, self.told.get(wait.head.lane), self.limits.retry_after_ms, self.now
-        )
+        lanes.note_wait(self.db, wait, self.told.get(wait.head.lane), self.limits.retry_after_ms, self.now)
         super()._note_wait(wait, told, again_at)
 
     def _keep_turns(self, turns: Turns) -> None:
