@@ -8,9 +8,9 @@ import sys
 
 import apsw
 
-from benchmarks import dispatch, enqueue, measure, throughput
+from benchmarks import admission, dispatch, enqueue, measure, throughput
 
-FIGURES = (enqueue, dispatch, throughput)
+FIGURES = (enqueue, dispatch, admission, throughput)
 
 
 def main() -> int:

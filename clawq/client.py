@@ -10,7 +10,7 @@ import time
 from clawq import options, settings
 from clawq.errors import Busy, ClawqError, ConfigError, Refused, UsageError
 from clawq.job import DEFAULT_KIND, DEFAULT_TENANT
-from clawq.paths import TICKS_WITHIN_MS, find_home, own_folder
+from clawq.paths import TICKS_WITHIN_MS, find_home, own_folder, utf8_path
 from clawq.store.connection import Immediate, open_db, storage_errors
 from clawq.store.draft import Draft
 from clawq.store.intake import Intake
@@ -183,7 +183,7 @@ class Producer:
         now = time.time_ns() // 1_000_000
         ticking = self.ticks(now)
         self._here = None
-        self._path = _caller_path()
+        self._path = utf8_path()
         self._programs.clear()
         try:
             with storage_errors(self.home.db):
@@ -282,7 +282,8 @@ class Producer:
         if not frame.known:
             raise UsageError(
                 f"no kind {kind!r:.80} is configured",
-                options.near(kind, intake.kinds()) + f'add [kinds."{kind:.80}"] to clawq.toml',
+                options.near(kind, intake.kinds())
+                + f'add [kinds."{kind:.80}"] to clawq.toml{self._meant_as_command(kind, command)}',
             )
         if command is None and frame.program is None:
             raise UsageError(
@@ -330,6 +331,16 @@ class Producer:
             self._here = _folder(None)
         return self._here
 
+    def _meant_as_command(self, kind: str, command: object) -> str:
+        """What else to do when an unknown kind reads like a command whose -- was forgotten."""
+        words = kind.split()
+        if command is not None or not words:
+            return ""
+        path = self._path or os.defpath
+        if not _is_there(words[0], path, self._folder(None)):
+            return ""
+        return f"; or, if it is a command: clawq enqueue -- {kind:.80}"
+
     def _find_program(self, program: str, asked: "dict[str, Any]", frame: "Frame", cwd: str) -> None:
         """Refuse a missing program here, where somebody is looking, and not at three in the morning."""
         env = asked.get("env") or {}
@@ -340,6 +351,13 @@ class Producer:
         if key not in self._programs:
             self._programs[key] = _is_there(program, path, cwd) or _is_ours(program)
         if not self._programs[key]:
+            words = program.split()
+            if len(words) > 1 and _is_there(words[0], path, cwd):
+                raise UsageError(
+                    f"no executable {program!r:.200}",
+                    f"a command is separate words, unquoted: -- {words[0]:.80} {words[1]:.80} ...; "
+                    "a shell's line is: -- sh -c 'LINE'",
+                )
             where = f"in {cwd}" if "/" in program else f"on PATH {path}"
             raise UsageError(
                 f"no executable {program!r:.200}", f"it is not {where:.500}; name it with its full path"
@@ -434,20 +452,6 @@ def _folder(asked: str | None) -> str:
     if asked is not None and not os.path.isdir(path):
         raise UsageError(f"--cwd {cwd!r:.200} is not a folder", "give one that exists")
     return cwd
-
-
-def _caller_path() -> str | None:
-    path = os.environb.get(b"PATH")
-    if not path:
-        return None
-    try:
-        return path.decode()
-    except UnicodeDecodeError:  # the database holds UTF-8 only; a folder that is not cannot be passed on
-        return b":".join([folder for folder in path.split(b":") if _is_utf8(folder)]).decode()
-
-
-def _is_utf8(folder: bytes) -> bool:
-    return folder.decode(errors="ignore").encode() == folder
 
 
 def _is_there(program: str, path: str, cwd: str) -> bool:

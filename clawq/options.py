@@ -232,6 +232,8 @@ def _cwd(flag: str, value: object, now: int) -> str:
 
 
 def _command(flag: str, value: object, now: int) -> "list[str]":
+    if isinstance(value, str) and value:
+        raise UsageError("the command is one text", 'give a list: ["ls", "-l"], or ["sh", "-c", "ls | wc"]')
     if not isinstance(value, (list, tuple)) or not value or not value[0]:
         raise UsageError("the command is empty", "a program and its arguments are needed, as a list of texts")
     words = [_text("the command's argument", word, COMMAND_MAX) for word in value]
@@ -359,6 +361,11 @@ def split(
             equals = value = ""
         if option is None:
             shown = word.partition("=")[0]
+            if words and word[:2] != "--" and "--" not in argv:
+                raise UsageError(
+                    f"unknown option {shown!r:.80}",
+                    f"a command comes after --: clawq {verb} -- {words[0]:.80} {word:.80} ...",
+                )
             fix = near(shown, [each.flag for each in by_flag.values()])
             raise UsageError(f"unknown option {shown!r:.80}", fix + f"`clawq {verb} --help` lists them")
         if not option.metavar:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
+from clawq.errors import UsageError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +48,7 @@ def find_home(environ: Mapping[str, str] | None = None, platform: str = sys.plat
     environ = os.environ if environ is None else environ
     single = environ.get("CLAWQ_HOME")
     if single:
-        root = os.path.abspath(os.path.expanduser(single))
+        root = _absolute(os.path.expanduser(single))
         return Home(root, root, os.path.join(root, "logs"))
     user = environ.get("HOME") or os.path.expanduser("~")
     if platform == "darwin":
@@ -58,6 +60,44 @@ def find_home(environ: Mapping[str, str] | None = None, platform: str = sys.plat
     config = _xdg(environ, "XDG_CONFIG_HOME", user, config_dir)
     data = _xdg(environ, "XDG_DATA_HOME", user, data_dir)
     return Home(os.path.join(config, "clawq"), os.path.join(data, "clawq"), logs)
+
+
+def as_utf8(text: str) -> str:
+    """What was meant by a path, word or variable, whatever the locale made of its bytes.
+
+    Bytes that are not UTF-8 stay lone surrogates, which neither SQLite nor JSON takes.
+    """
+    return os.fsencode(text).decode("utf-8", "surrogateescape")
+
+
+def as_bytes(text: str) -> bytes:
+    """The bytes behind an ``as_utf8`` text: what a program is handed, in every locale."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def utf8_path() -> str | None:
+    """Our PATH without the folders that are not UTF-8, which the database cannot hold; None when unset."""
+    path = os.environb.get(b"PATH")
+    if not path:
+        return None
+    try:
+        return path.decode()
+    except UnicodeDecodeError:
+        folders = [folder.decode(errors="surrogateescape") for folder in path.split(b":")]
+        return ":".join([folder for folder in folders if folder.isascii() or _encodes(folder)])
+
+
+def _encodes(text: str) -> bool:
+    return text.encode(errors="ignore").decode() == text
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        raise UsageError(
+            f"CLAWQ_HOME is {path!r:.200} and the current folder no longer exists", "give its full path"
+        ) from None
 
 
 def _xdg(environ: Mapping[str, str], name: str, user: str, usual: str) -> str:

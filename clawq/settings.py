@@ -16,24 +16,33 @@ if TYPE_CHECKING:
 FORM = 3
 """Of the compiled body. Part of identity(), so that a clawq with another form compiles the file again."""
 
+NO_FILE = f"{FORM}:"
+"""The identity of no file at all: a clawq with other defaults compiles them again."""
+
 USE = "use"
 COMPILE = "compile"
 REFUSE = "refuse"
 
 
 def identity(path: str) -> str:
-    """Which version of the file at `path` this is; ``''`` when there is none.
+    """Which version of the file at `path` this is; NO_FILE when there is none.
 
     The time of change counts besides the time of writing: a chmod that makes a file readable is news.
     """
     try:
         seen = os.stat(path)
+        path = os.fsencode(path).decode(errors="backslashreplace")  # cron's locale must name the same file
     except (FileNotFoundError, NotADirectoryError):
         # A link whose target is away (a disk not mounted) is a broken file, not a file that was removed.
-        return f"{FORM}:{path}:a link to nothing" if os.path.islink(path) else ""
+        return f"{FORM}:{path}:a link to nothing" if os.path.islink(path) else NO_FILE
     except OSError as error:
         return f"{FORM}:{path}:errno {error.errno}"
     return f"{FORM}:{path}:{seen.st_ino}:{seen.st_size}:{seen.st_mtime_ns}:{seen.st_ctime_ns}"
+
+
+def from_a_file(row_identity: str) -> bool:
+    """Whether the form in force was made from a file, and not of the defaults."""
+    return bool(row_identity) and not row_identity.endswith(":")
 
 
 def verdict(seen: str, row_identity: str, broken_identity: str | None) -> str:
@@ -43,7 +52,7 @@ def verdict(seen: str, row_identity: str, broken_identity: str | None) -> str:
     78), because the only file this home ever had does not compile.
     """
     if seen == broken_identity:
-        return USE if row_identity else REFUSE
+        return USE if from_a_file(row_identity) else REFUSE
     return USE if seen == row_identity and broken_identity is None else COMPILE
 
 

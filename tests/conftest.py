@@ -25,6 +25,11 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "clawq")
 _SHORT = "/tmp"
 
 
+# `make test &` in a script, or under some CI: Ctrl-C comes ignored, and every child would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture(autouse=True)
 def unreachable_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Point every place that clawq could look at to a folder of this test's own, here and in children."""
@@ -59,6 +64,8 @@ def _end_what_is_left(root: Path) -> None:
     """End the supervisor and the agents that a failed test left: those named in a file they hold open."""
     held = [(root / "clawq.lock", 0), *((path, 1) for path in (root / "run").glob("*"))]
     for path, word in held:
+        if not path.is_file():  # a pipe that a test put there would hold us up
+            continue
         try:
             lines = path.read_text(errors="replace").splitlines()
         except OSError:

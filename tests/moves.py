@@ -31,7 +31,8 @@ def put_in(db: apsw.Connection, state: str, now: int = 1_000_000, **columns: Any
     for step in PATHS[state]:
         db.execute(
             "UPDATE jobs SET state = :state, reason = 'test', changed_at = :now, ready_at = NULL,"
-            " parked = NULL, token = iif(:active, :token, NULL), ended_at = iif(:ended, :now, NULL) WHERE id = :id",
+            " parked = NULL, token = iif(:active, :token, NULL), ended_at = iif(:ended, :now, NULL)"
+            " WHERE id = :id",
             {
                 "state": step,
                 "now": now,

@@ -7,6 +7,8 @@ flush, and a closed or ASCII terminal is no reason to fail.
 import os
 import sys
 
+from clawq import paths
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +18,7 @@ def as_utf8(words: "Sequence[str]") -> "list[str]":
     """What was typed, whatever the locale made of it. Bytes that are not UTF-8 are refused later, by name."""
     if sys.getfilesystemencoding() == "utf-8":
         return list(words)
-    return [os.fsencode(word).decode(errors="surrogateescape") for word in words]
+    return [paths.as_utf8(word) for word in words]
 
 
 def write_out(text: str) -> None:

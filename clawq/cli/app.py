@@ -17,6 +17,7 @@ from clawq import __version__
 from clawq.cli import words
 from clawq.errors import ClawqError, UsageError
 from clawq.options import near
+from clawq.paths import as_utf8
 from clawq.verbs import VERBS
 
 SECTIONS = {
@@ -90,6 +91,9 @@ def _as_typed(param: Any) -> Any:
         param._runtime_param = _AsTyped()
         # Every value is text, which is nothing to tell anybody.
         param.display_type = lambda ctx: ""
+    if hasattr(param, "_usage_display_name"):
+        # A required argument in braces, as some versions of Typer have it, reads like a placeholder.
+        param.get_usage_pieces = lambda ctx: [param.metavar + ("..." if param.nargs == -1 else "")]
     return param
 
 
@@ -199,6 +203,7 @@ def main(argv: list[str]) -> int:
         # What an encoding cannot say must not end the program that says it.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    argv = [_utf8(word) for word in argv]
     try:
         code = typer.main.get_command(app).main(args=argv, prog_name="clawq", standalone_mode=False)
     except _PARSE_ERROR as error:
@@ -209,6 +214,16 @@ def main(argv: list[str]) -> int:
         # Typer's way to end when whoever read our output has gone; the door has its own.
         raise BrokenPipeError from None
     return code if isinstance(code, int) else 0
+
+
+def _utf8(word: str) -> str:
+    """What was typed, whatever the locale is. Raises UsageError: nothing in the queue has such a name."""
+    text = as_utf8(word)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{text!r:.80} is not UTF-8", "every name in the queue is") from None
+    return text
 
 
 def _usage(error: Any, argv: list[str]) -> ClawqError:

@@ -12,6 +12,7 @@ import typer
 from clawq.cli import words
 from clawq.cli.params import AsJson
 from clawq.errors import ClawqError, ConfigError, UsageError
+from clawq.job import DEFAULT_KIND
 from clawq.paths import find_home, make_private_dir
 
 if TYPE_CHECKING:
@@ -121,9 +122,12 @@ def _in_force(path: str) -> tuple[Checked, Mapping[str, Any], str | None]:
         return checked, checked.body, None
     with reading() as desk:
         row = config_row.load(desk.db) if desk.db is not None else None
-    if row is None or not row[0]:
-        raise checked.error()
     import json
+
+    from clawq.settings import from_a_file
+
+    if row is None or not from_a_file(row[0]):
+        raise checked.error()
 
     return checked, json.loads(row[1]), str(checked.error())
 
@@ -166,7 +170,7 @@ def _as_document(checked: Checked) -> dict[str, object]:
 def _all_is_well(body: Mapping[str, Mapping[str, object]], exists: bool) -> str:
     if not exists:
         return "OK: there is no such file, the defaults are in force"
-    kinds, resources = len(body["kinds"]), len(body["resources"])
+    kinds, resources = len(body["kinds"].keys() - {DEFAULT_KIND}), len(body["resources"])
     return f"OK ({kinds} kind{'s' * (kinds != 1)}, {resources} resources)"
 
 

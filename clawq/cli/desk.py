@@ -90,7 +90,8 @@ def read_settings(home: Home, db: apsw.Connection | None) -> tuple[Settings, str
     good form, or the defaults where there never was one.
     """
     if db is None:
-        row: tuple[str, str, str | None, str | None] = ("", sqlfile.read("default_config.json"), None, None)
+        defaults = sqlfile.read("default_config.json")
+        row: tuple[str, str, str | None, str | None] = (compiled.NO_FILE, defaults, None, None)
     else:
         row = config_row.load(db)
     identity, body, broken, error = row
@@ -103,8 +104,11 @@ def read_settings(home: Home, db: apsw.Connection | None) -> tuple[Settings, str
         except ConfigError as problem:
             error = str(problem)
     if error:
+        has_a_good_form = compiled.from_a_file(identity)
         error += (
-            "; the last good form stays in force" if identity else "; until it is right, nothing is accepted"
+            "; the last good form stays in force"
+            if has_a_good_form
+            else "; until it is right, nothing is accepted"
         )
     return Settings.from_text(body), error
 

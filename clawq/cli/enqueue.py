@@ -83,7 +83,7 @@ def _answer(receipt: Receipt, switches: "dict[str, object]") -> str:
 
 def _said(receipt: Receipt) -> str:
     if receipt.outcome == "duplicate":
-        return f"job {receipt.job_id} is this one already ({receipt.state or 'pruned'})"
+        return f"a duplicate of job {receipt.job_id} ({receipt.state or 'pruned'})"
     return f"job {receipt.job_id} {receipt.outcome}{_lighter(receipt)}"
 
 

@@ -148,7 +148,8 @@ def _draw_dead(rows: list[Row], tails: dict[int, str], deaths: list[tuple[str, i
         page.line(
             f"{row['id']}  ", (row["kind"], "bold"), (f"  {ended}, {attempts}, tenant {row['tenant']}", QUIET)
         )
-        page.line("    ", (row["last_error"] or "no error was recorded", BAD))
+        # Whole: its end often says what to do.
+        page.paragraph(4, (row["last_error"] or "no error was recorded", BAD))
         tail = tails.get(row["id"], "").splitlines()[-TAIL_LINES:]
         page.foreign("\n".join(tail), by=6)
     _draw_deaths(page, deaths)

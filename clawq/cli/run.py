@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from clawq.cli import words
 from clawq.errors import Busy, UsageError
 from clawq.paths import find_home, make_private_dir
 
@@ -42,11 +43,13 @@ def run(
     a second Ctrl-C ends it.
     """
     from clawq.host import instance
+    from clawq.store.connection import storage_errors
     from clawq.supervisor.loop import Supervisor, say_on_stderr
 
     home = find_home()
-    make_private_dir(home.data)
-    held = instance.acquire(home.lock)
+    with storage_errors(home.lock):
+        make_private_dir(home.data)
+        held = instance.acquire(home.lock)
     if held is None:
         holder = instance.read(home.lock)
         alive = holder is not None and holder.is_alive()
@@ -57,6 +60,8 @@ def run(
             raise Busy(f"{home.lock} is held", "an upgrade or a restore is under way; --standby waits for it")
         say_on_stderr(f"waiting for the supervisor that is running{who}" if alive else "waiting for the lock")
         held = instance.wait_for(home.lock)
+    if sys.stderr.isatty() and not until_idle:
+        words.note("Ctrl-C here lets jobs finish; `clawq status` elsewhere shows the queue")
     supervisor = Supervisor(home, held, say_on_stderr, until_idle, observe)
     code = supervisor.run()
     if supervisor.stands_aside:
@@ -69,12 +74,12 @@ def start_again() -> NoReturn:
 
     Launchd and systemd see no end. It waits for the lock, which whoever migrates the database may hold.
     """
-    words = [sys.executable, *sys.orig_argv[1:]]
-    if "--standby" not in words:
-        words.append("--standby")
+    argv = [sys.executable, *sys.orig_argv[1:]]
+    if "--standby" not in argv:
+        argv.append("--standby")
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(sys.executable, words)
+    os.execv(sys.executable, argv)
 
 
 def stop(
@@ -94,19 +99,22 @@ def stop(
     home = find_home()
     holder = instance.read(home.lock)
     if holder is None or not holder.is_alive():
-        sys.stdout.write("no supervisor is running\n")
+        words.write("no supervisor is running")
         return 0
     db = open_db(home)
     with storage_errors(home.db), Immediate(db):
         attempts.ask_stop(db, "drain" if drain else "now" if now else "handover")
     db.close()
     poke(home, b"s")
+    if drain:
+        words.note("waiting for what runs to end; Ctrl-C ends only this waiting")
     give_up = None if drain or now else time.monotonic() + STOP_PATIENCE_S
     while holder.is_alive():
         if give_up is not None and time.monotonic() > give_up:
             raise Busy(
                 f"the supervisor (pid {holder.pid}) does not answer",
-                "kill it: agents live on",
+                f"end it with `kill -9 {holder.pid}`, its agents live on",
             )
         time.sleep(0.05)
+    words.write(f"supervisor {holder.pid} has ended")
     return 0

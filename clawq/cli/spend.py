@@ -47,8 +47,9 @@ def main(argv: "Sequence[str]") -> int:
 
 def _as_json(spent: "Spent") -> str:
     left = "null" if spent.retry_after_s is None else spent.retry_after_s
+    name = json_array([spent.budget])[1:-1]
     return (
-        f'{{"budget": {json_array([spent.budget])[1:-1]}, "recorded": {spent.recorded}, "used": {spent.used}, '
+        f'{{"budget": {name}, "recorded": {spent.recorded}, "used": {spent.used}, '
         f'"limit": {spent.limit}, "overdrawn": {"true" if spent.overdrawn else "false"}, '
         f'"retry_after_s": {left}}}'
     )

@@ -39,14 +39,23 @@ def draw(document: Document) -> Page:
     return page
 
 
+_ENDING = {
+    "drain": "finishing what runs",
+    "now": "ending its agents",
+    "handover": "handing over",
+}
+"""What a supervisor does that has been asked to end, by the mode that its lock file names."""
+
+
 def _supervisor(document: Document) -> list[Part]:
     found = document["supervisor"]
     if found["pid"] is None:
         return [("not running", BAD if document["alerts"] else QUIET)]
     said: Part = ("running", GOOD) if found["running"] else ("not ticking", BAD)
     since = words.short((document["now"] - found["since"]) / 1000)
-    mode = "" if found["mode"] == "run" else f", {found['mode']}"
-    return [said, f", pid {found['pid']}, up {since}{mode}"]
+    # The lock file is written anew when a supervisor begins to end: `since` is then counted from that.
+    doing = _ENDING.get(found["mode"])
+    return [said, f", pid {found['pid']}, ", (f"{doing} for {since}", WAITS) if doing else f"up {since}"]
 
 
 def _draw_host(page: Page, host: Document) -> None:

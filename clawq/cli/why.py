@@ -60,6 +60,8 @@ def _in_short(document: Document) -> str:
         return ": next in turn after others of its lane" if document["behind"] else ": next in turn"
     if document["state"] in job.ENDED:
         return f": nothing keeps it; `clawq show {document['job_id']}` tells how it went"
+    if document["state"] in job.ACTIVE:
+        return f": `clawq logs -f {document['job_id']}` follows it"
     return ": nothing keeps it"
 
 

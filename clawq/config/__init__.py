@@ -62,7 +62,7 @@ def refresh_row(db: apsw.Connection, home: Home, now: int) -> str:
             body = dump(compile_file(home.config))
         except ConfigError as broken:
             config_row.save_broken(db, seen, str(broken), now)
-            if not row_identity:
+            if not settings.from_a_file(row_identity):
                 raise
             return body
         config_row.save(db, seen, body, now)

@@ -20,6 +20,7 @@ from clawq.config.models import BUILT_IN_RESOURCES, ClawqToml, Kind
 from clawq.config.problems import Problem, dotted
 from clawq.errors import ConfigError
 from clawq.job import DEFAULT_KIND
+from clawq.paths import as_utf8
 
 MAX_BYTES = 1 << 20
 
@@ -72,7 +73,7 @@ def check_text(text: str, path: str) -> Checked:
     found += (each for each in across.problems_across(raw, lines) if each.key not in known_bad)
     if file is None or found:
         return Checked(path, None, tuple(sorted(found, key=lambda each: each.line)), (), raw, lines)
-    body = _body(file, os.path.dirname(path))
+    body = _body(file, as_utf8(os.path.dirname(path)))
     return Checked(path, body, (), tuple(_warnings(body, lines)), raw, lines)
 
 
@@ -186,6 +187,10 @@ def _warnings(body: Mapping[str, Any], lines: dict[Path, int]) -> Iterator[Probl
                     f"the shell reads {{{name}}} inside a -c script as code",
                     f'write "$1" there and append "--", "{{{name}}}" to the list',
                 )
+            if table.get(key, ("",))[0].startswith("~"):
+                at = (*path, key, 0)
+                where = line_of(lines, at), dotted(at[:-1])
+                yield Problem(*where, "~ is not expanded", "write the whole path")
         search = table.get("env", {}).get("PATH", "")
         if "~" in search or "$" in search:
             at = (*path, "env", "PATH")

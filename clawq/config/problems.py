@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,7 @@ from clawq.config.lines import Path, line_of
 from clawq.config.models import ClawqToml, Expects, Said, Top
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_TWICE = re.compile(r"Cannot declare (\(.*\)) twice", re.DOTALL)
 _SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 
 
@@ -41,9 +43,21 @@ def of_syntax(error: ValueError, text: str) -> Problem:
         # A number of thousands of digits is an error of int(), without a place.
         return Problem(0, "", "a number that nobody can mean", "look for a very long one")
     what, line, column = found.groups()
+    what = _in_plain_words(what)
     place = f"column {column}" if column else "the end of the file"
     printable = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in what)
     return Problem(int(line) if line else text.count("\n") + 1, "", f"not TOML: {printable} ({place})")
+
+
+def _in_plain_words(what: str) -> str:
+    """What tomllib says of two tables with one name, and of two keys, is about its own insides."""
+    twice = _TWICE.fullmatch(what)
+    if twice:
+        names = tuple(map(str, ast.literal_eval(twice[1])))
+        return f"[{dotted(names)}] is in the file twice: put its keys under one header"
+    if what == "Cannot overwrite a value":
+        return "this name is in the file already: keep one of the two"
+    return what
 
 
 def of_value(error: ErrorDetails, lines: dict[Path, int]) -> Problem:

@@ -9,19 +9,21 @@ from typing import NamedTuple
 
 from clawq.host import attempt_file, platform, processes
 from clawq.host.processes import Process
+from clawq.paths import as_bytes
 
-_OUT_OF_ROOM = {errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE, errno.ENOSPC, errno.EDQUOT}
+_THE_JOBS_OWN = {errno.E2BIG}
+"""What only this job's arguments can cause; every other error of the system is the machine's."""
 # Python ignores these two; an agent must start with the usual dispositions.
 _RESET = [number for number in (getattr(signal, n, None) for n in ("SIGPIPE", "SIGXFSZ", "SIGXFZ")) if number]
 _DESCRIPTORS_FROM = 10
 
 
 class SpawnFailed(Exception):
-    """The machine had no room for another process or file; nothing was started."""
+    """The machine could not do it (no room, a folder gone, a bad disk); nothing was started."""
 
 
 class CannotStart(Exception):
-    """This job cannot be started as it is (its log, its arguments); others can."""
+    """This job cannot be started as it is (its arguments, its env_file); others can."""
 
 
 class Spawned(NamedTuple):
@@ -33,7 +35,7 @@ class Spawned(NamedTuple):
 def spawn(argv: list[str], cwd: str, env: dict[str, str], attempt_path: str, log_path: str) -> Spawned:
     """Start `argv` under the attempt file's shell, in a session of its own, output straight into the log.
 
-    Raises SpawnFailed (EAGAIN, no memory, no descriptors, disk full) and CannotStart.
+    Raises SpawnFailed (no process, memory or descriptor left, disk full, folder gone) and CannotStart.
     """
     held: list[int] = []
     try:
@@ -44,8 +46,8 @@ def spawn(argv: list[str], cwd: str, env: dict[str, str], attempt_path: str, log
         log = _high(_open_log(log_path), held)
         pid = os.posix_spawn(
             attempt_file.SHELL,
-            ["sh", "-c", attempt_file.SCRIPT, cwd, *argv],
-            env,
+            [as_bytes(word) for word in ("sh", "-c", attempt_file.SCRIPT, cwd, *argv)],
+            {as_bytes(name): as_bytes(value) for name, value in env.items()},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, log, 1),
@@ -58,13 +60,20 @@ def spawn(argv: list[str], cwd: str, env: dict[str, str], attempt_path: str, log
         )
         held.remove(probe)
         return Spawned(pid, probe)
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno in _OUT_OF_ROOM:
-            raise SpawnFailed(f"{error.strerror}") from error
+    except ValueError as error:
         raise CannotStart(str(error)) from error
+    except OSError as error:
+        if error.errno in _THE_JOBS_OWN:
+            raise CannotStart(f"{error.strerror}") from error
+        raise SpawnFailed(machine_fault(error)) from error
     finally:
         for descriptor in held:
             os.close(descriptor)
+
+
+def machine_fault(error: OSError) -> str:
+    """The error in a few words, with the file that it is about."""
+    return f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}"
 
 
 def _open_log(path: str) -> int:

@@ -47,7 +47,8 @@ def create(path: str) -> int:
 def open_probe(path: str) -> int | None:
     """A descriptor of one's own to test the lock with; None when there is no such file."""
     try:
-        return os.open(path, os.O_RDONLY)
+        # Without waiting, should somebody have put a pipe there.
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
 

@@ -6,9 +6,12 @@ with its kernel start time, and take the file's time of change for the last turn
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 from clawq.host import platform, processes
@@ -55,13 +58,21 @@ class Instance:
         os.utime(self._descriptor)
 
     def close(self) -> None:
-        os.ftruncate(self._descriptor, 0)
+        with suppress(OSError):  # a disk that turned read-only
+            os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
+
+    def is_ours(self, path: str) -> bool:
+        """Is the held file still the one at `path`? Another supervisor may hold what was put in its place."""
+        try:
+            return os.path.samestat(os.stat(path), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
 
 
 def acquire(path: str, patience_s: float = PATIENCE_S) -> Instance | None:
     """The lock, or None when another process keeps it for longer than `patience_s` seconds."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = _open(path)
     give_up = time.monotonic() + patience_s
     while True:
         try:
@@ -76,16 +87,24 @@ def acquire(path: str, patience_s: float = PATIENCE_S) -> Instance | None:
 
 def wait_for(path: str) -> Instance:
     """The lock, however long another process keeps it. Signals end the wait with their exceptions."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = _open(path)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return Instance(descriptor)
+
+
+def _open(path: str) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a plain file", path)
+    return descriptor
 
 
 def read(path: str) -> Holder | None:
     """What the lock file says; None when there is none, or nobody has written it."""
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            words = file.read().split()
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), encoding="ascii", errors="replace") as file:
+            words = file.read(1_000).split()
             changed = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
     except OSError:
         return None

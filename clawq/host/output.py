@@ -32,7 +32,7 @@ def one_line(text: str) -> str:
 def end_of(path: str, most: int) -> str:
     """The last `most` bytes of a log as they are; empty when it cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # an agent may have put a pipe there
     except OSError:
         return ""
     try:

@@ -1,20 +1,20 @@
 """Which of the waiting jobs start now, and why not the others.
 
-Only lane heads are looked at. A lane holds the ready jobs of one band, tenant, kind and set of needs, so what
-refuses its head for anything but the head's own exclusive name or workflow refuses all of it: one look at each
-lane is enough, however many jobs wait. Everything a job needs is taken together or not at all; names are asked
-in alphabetical order, so that two jobs never hold half of what the other lacks.
+Only lane heads are looked at. A lane holds the ready jobs of one band, tenant, kind and set of needs, so
+what refuses its head for anything but the head's own exclusive name or workflow refuses all of it: one look
+at each lane is enough, however many jobs wait. Everything a job needs is taken together or not at all; names
+are asked in alphabetical order, so that two jobs never hold half of what the other lacks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from clawq.rules import fairness
 from clawq.rules.books import Books
 from clawq.rules.facts import Head, Host, Limits, Running
-from clawq.rules.fairness import Clocks, Turns
+from clawq.rules.fairness import Clocks, Order, Turns
 
 
 class Start(NamedTuple):
@@ -34,7 +34,7 @@ class Wait(NamedTuple):
     retry_at: int | None = None
     """Epoch ms at which it clears by itself, where that is known."""
     promised_at: int | None = None
-    """With a reservation: when the slots it needs are free at the latest, where that is known."""
+    """With a reservation: when the slots it needs are free for it at the latest, where that is known."""
 
 
 class Park(NamedTuple):
@@ -59,8 +59,10 @@ HOST_REASONS = frozenset(
 )
 """Reasons that can clear without any event of ours: the machine or the clock has to be looked at again."""
 
-SHORT_OF_SLOTS = frozenset({"max_running", "reserved"})
-"""Refusals, beside those by a resource, that only the ends of others clear: these earn a reservation."""
+SHORT_OF_SLOTS = frozenset({"max_running", "tenant_limit", "kind_limit", "band_share", "reserved"})
+"""Refusals, beside those by a resource, that only the ends of others clear: they earn a reservation."""
+
+NO_PROMISES: Mapping[int, int] = {}
 
 OBSERVED_ANYWAY = frozenset({"paused", "spawn_failed"})
 """What holds a job back even when only observing: a person's word, and a machine that cannot fork."""
@@ -83,59 +85,33 @@ def decide(
     limits: Limits,
     following: Callable[[Head], Head | None],
     clocks: Clocks = fairness.NO_CLOCKS,
+    promised: Mapping[int, int] = NO_PROMISES,
 ) -> Outcome:
-    """One pass. ``following(head)`` is the job behind `head` in its lane.
+    """One pass. ``following(head)`` is the job behind `head` in its lane; ``promised`` is what earlier passes
+    told heads, by job number: when they have the slots that they reserved at the latest (epoch ms).
 
     The result does not depend on the order of `heads` or `running`.
     """
     books = Books(now, running, limits)
     turns = Turns(clocks)
-    waiting = list(heads)
+    order = Order(now, heads, turns, limits.age_boost_ms, promised, books.share_is_used_up)
     decisions: list[Decision] = []
-    while waiting:
-        ordered = sorted(waiting, key=lambda head: _key(now, head, books, turns, limits))
-        waiting = []
-        for place, head in enumerate(ordered):
-            decision = _ask(now, host, books, head, limits)
-            decisions.append(decision)
-            if isinstance(decision, Wait):
-                continue
-            if isinstance(decision, Start):
-                books.take(head)
-                turns.charge((_band(now, head, limits), head.tenant), limits.weight(head.tenant))
-                head = head._replace(last_start_at=now)
-            waiting = _rest(ordered, place, following(head))
-            break
+    while (head := order.pop()) is not None:
+        decision = _ask(now, host, books, head, limits, head.job_id in promised)
+        decisions.append(decision)
+        if isinstance(decision, Wait):
+            continue
+        if isinstance(decision, Start):
+            books.take(head)
+            order.charge(head, limits.weight(head.tenant))
+            head = head._replace(last_start_at=now)
+        behind = following(head)
+        if behind is not None:
+            order.add(behind)
     return Outcome(decisions, turns)
 
 
-def _rest(ordered: Sequence[Head], place: int, behind: Head | None) -> list[Head]:
-    rest = list(ordered[place + 1 :])
-    if behind is not None:
-        rest.append(behind)
-    return rest
-
-
-def _band(now: int, head: Head, limits: Limits) -> int:
-    return fairness.effective_band(now, head.band, head.waited_since, limits.age_boost_ms)
-
-
-def _key(
-    now: int, head: Head, books: Books, turns: Turns, limits: Limits
-) -> tuple[bool, int, float, str, int, int]:
-    band = _band(now, head, limits)
-    risen = fairness.has_risen(now, head.waited_since, limits.age_boost_ms)
-    return fairness.asking_key(
-        not risen and books.share_is_used_up(head.band),
-        band,
-        turns.clock((band, head.tenant)),
-        head.tenant,
-        head.rank,
-        head.job_id,
-    )
-
-
-def _ask(now: int, host: Host, books: Books, head: Head, limits: Limits) -> Decision:
+def _ask(now: int, host: Host, books: Books, head: Head, limits: Limits, promised: bool) -> Decision:
     if _is_paused(head, limits):
         return Wait(head, "paused")
     if head.exclusive is not None and head.exclusive in books.exclusive:
@@ -147,13 +123,13 @@ def _ask(now: int, host: Host, books: Books, head: Head, limits: Limits) -> Deci
         or _budgets(books, head, limits)
         or _gates(now, host, books, head, limits)
         or _counts(books, head, limits)
-        or _resources(now, books, head, limits)
+        or _resources(books, head, limits)
     )
     if refusal is None:
         return Start(head)
     if limits.observing and refusal.reason not in OBSERVED_ANYWAY:
         return Start(head, refusal.reason)
-    return refusal
+    return refusal if isinstance(refusal, Park) else _hold_back(now, books, head, refusal, limits, promised)
 
 
 def _is_paused(head: Head, limits: Limits) -> bool:
@@ -170,7 +146,7 @@ def _fits(head: Head, limits: Limits) -> Wait | None:
         resource = limits.resources.get(name)
         if resource is None or resource.limit <= 0:
             return Wait(head, "never_fits", None, 0)
-    for name, amount in limits.spends(head.kind):
+    for name, amount in limits.spends(head.kind, head.band):
         budget = limits.budgets.get(name)
         if budget is None or amount > budget.most_for_one:
             return Wait(head, "never_fits", amount, None if budget is None else budget.most_for_one)
@@ -196,13 +172,13 @@ def _cooldown(now: int, books: Books, head: Head, limits: Limits) -> Wait | None
 
 
 def _budgets(books: Books, head: Head, limits: Limits) -> Wait | None:
-    for name, amount in limits.spends(head.kind):
+    for name, amount in limits.spends(head.kind, head.band):
         budget = limits.budgets[name]
-        used = budget.used + books.spent[name]
+        used = books.used_of(name)
         if used + amount > budget.limit:
             return Wait(head, f"budget:{name}", used, budget.limit, budget.frees_at)
         if budget.per_tenant is not None:
-            own = budget.used_by.get(head.tenant, 0) + books.spent_by[name, head.tenant]
+            own = books.used_of(name, head.tenant)
             if own + amount > budget.per_tenant:
                 return Wait(head, f"budget:{name}", own, budget.per_tenant, budget.frees_at)
     return None
@@ -220,11 +196,11 @@ def _gates(now: int, host: Host, books: Books, head: Head, limits: Limits) -> Wa
     if limits.max_pressure is not None and host.pressure is not None and host.pressure > limits.max_pressure:
         return Wait(head, "memory_pressure", host.pressure, limits.max_pressure)
     if host.free_mb is not None:
-        floors = [limits.min_free_mb or 0]
-        floors += [limits.resources[name].min_free_mb or 0 for name in head.resources]
+        floors = [limits.min_free_mb, *(limits.resources[name].min_free_mb for name in head.resources)]
+        memory_floor = max((each for each in floors if each is not None), default=None)
         left = host.free_mb - books.growing_mb
-        if left < max(floors):
-            return Wait(head, "low_memory", left, max(floors))
+        if memory_floor is not None and left < memory_floor:
+            return Wait(head, "low_memory", left, memory_floor)
     floor, disk = limits.min_free_disk_mb, host.free_disk_mb
     if floor is not None and disk is not None and disk < floor:
         return Wait(head, "low_disk", disk, floor)
@@ -237,7 +213,7 @@ def _counts(books: Books, head: Head, limits: Limits) -> Wait | None:
     of_tenant, tenant_limit = books.tenants[head.tenant], limits.tenant(head.tenant)
     if of_tenant >= tenant_limit:
         return Wait(head, "tenant_limit", of_tenant, tenant_limit)
-    of_kind, kind_limit = books.kinds[head.kind], limits.kind(head.kind)
+    of_kind, kind_limit = books.kinds[head.kind], limits.kind(head.kind, head.band)
     if kind_limit is not None and of_kind >= kind_limit:
         return Wait(head, "kind_limit", of_kind, kind_limit)
     open_to_it = limits.max_running - books.kept_from(head.band)
@@ -246,27 +222,39 @@ def _counts(books: Books, head: Head, limits: Limits) -> Wait | None:
     return None
 
 
-def _resources(now: int, books: Books, head: Head, limits: Limits) -> Wait | None:
-    """Slots that others hold, then slots that others were promised.
-
-    A head that was refused only for these for `reserve_after` reserves one of every resource that it needs,
-    also of those that are free now: reserving only what it lacks would starve it.
-    """
-    refusal = _full(books, head, limits)
-    if refusal is None:
-        return None
-    if head.short_since is not None and now - head.short_since >= limits.reserve_after_ms:
-        return refusal._replace(promised_at=books.reserve(head))
-    return refusal
-
-
-def _full(books: Books, head: Head, limits: Limits) -> Wait | None:
+def _resources(books: Books, head: Head, limits: Limits) -> Wait | None:
+    """Slots that others hold, then slots that others were promised."""
     for name in head.resources:
         limit, in_use = limits.resources[name].limit, books.resources[name]
         if in_use >= limit:
             return Wait(head, f"resource:{name}", in_use, limit)
     for name in head.resources:
         limit, in_use = limits.resources[name].limit, books.resources[name]
-        if in_use + books.reserved[name] >= limit and not books.ends_before_promise(head):
+        if in_use + books.reserved[name] >= limit and not books.ends_before_promise(head, name):
             return Wait(head, "reserved", in_use + books.reserved[name], limit)
     return None
+
+
+def _hold_back(now: int, books: Books, head: Head, refusal: Wait, limits: Limits, promised: bool) -> Wait:
+    """What a refused head keeps from those after it in the order.
+
+    One that has waited for `reserve_after` for nothing but slots reserves one of every resource that it
+    needs, also of those that are free now: reserving only what it lacks would starve it. Only the first in
+    the order that waits for a resource does so: all of them together would let slots stand idle that none of
+    them can use yet, and the moment told to a later one would not be true. What was promised is kept while
+    counts refuse it. One that has waited as long and lacks nothing but a budget keeps its amount of that.
+    """
+    reason, name = refusal.reason, refusal.reason.partition(":")[2]
+    if reason.startswith("budget:"):
+        waited = now - max(head.ready_at, head.gated_at or 0)
+        others = _counts(books, head, limits) or _resources(books, head, limits)
+        if waited >= limits.reserve_after_ms and others is None:
+            books.claim(head, name)
+    elif is_short_of_slots(reason):
+        lacks_a_resource = bool(name) or reason == "reserved"
+        due = head.short_since is not None and now - head.short_since >= limits.reserve_after_ms
+        if promised or (lacks_a_resource and due and not books.wanted.intersection(head.resources)):
+            refusal = refusal._replace(promised_at=books.reserve(head))
+        if lacks_a_resource or promised:
+            books.wanted.update(head.resources)
+    return refusal

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from clawq.job import BANDS
 from clawq.rules import fairness
 from clawq.rules.facts import GROWTH_MS, Head, Limits, Running, split
+
+CRITICAL = BANDS.index("critical")
 
 
 class Books:
@@ -23,15 +26,19 @@ class Books:
         self.workflows: Counter[int] = Counter()
         self.resources: Counter[str] = Counter()
         self.reserved: Counter[str] = Counter()
-        self.promised_at: int | None = None
-        """The earliest moment that any reservation of this pass was promised for."""
+        self.wanted: set[str] = set()
+        """Resources that somebody asked before waits for."""
         self.exclusive: set[str] = set()
         self.probes: Counter[str] = Counter()
-        self.spent: Counter[str] = Counter()
-        self.spent_by: Counter[tuple[str, str]] = Counter()
+        self._spent: Counter[tuple[str, str | None]] = Counter()
+        """By budget, and by budget and tenant: what starts of this pass took, and what others keep."""
         self.growing_procs = 0
         self.growing_mb = 0
-        self._ends: dict[str, list[int | None]] = {}
+        self._holders: dict[str, list[tuple[int, int | None]]] = {}
+        """By resource: job, and what ends it at the latest."""
+        self._relied_on: set[int] = set()
+        """Jobs whose ends somebody waits for with a reservation."""
+        self._promises: dict[str, list[int | None]] = {}
         for job in running:
             self._hold(job)
 
@@ -40,7 +47,7 @@ class Books:
             job.band, job.tenant, job.kind, job.root_id or job.job_id, split(job.needs), job.exclusive
         )
         for name in split(job.needs):
-            self._ends.setdefault(name, []).append(job.ends_by)
+            self._holders.setdefault(name, []).append((job.job_id, job.ends_by))
         if self._now - job.started_at < GROWTH_MS:
             peak = self._limits.footprint(job.kind)
             self.growing_procs += max(0, peak.procs - (job.procs or 0))
@@ -56,11 +63,11 @@ class Books:
         self.growing_procs += peak.procs
         self.growing_mb += peak.mb
         for name in head.resources:
-            self._ends.setdefault(name, []).append(head.deadline_at)
+            self._holders.setdefault(name, []).append((head.job_id, head.deadline_at))
             self.probes[name] += 1
-        for name, amount in self._limits.spends(head.kind):
-            self.spent[name] += amount
-            self.spent_by[name, head.tenant] += amount
+        for name, amount in self._limits.spends(head.kind, head.band):
+            self._spent[name, None] += amount
+            self._spent[name, head.tenant] += amount
 
     def _count(
         self, band: int, tenant: str, kind: str, root: int, resources: list[str], exclusive: str | None
@@ -79,43 +86,61 @@ class Books:
         return self.workflows[head.root_id or head.job_id]
 
     def share_is_used_up(self, band: int) -> bool:
+        """Would its next job borrow? Critical is held back by a share of its own only."""
         slots = self._limits.band_slots
-        return slots is not None and self.bands[band] >= slots.get(band, 0)
+        if slots is None or (band == CRITICAL and band not in slots):
+            return False
+        return self.bands[band] >= slots.get(band, 0)
 
     def kept_from(self, band: int) -> int:
         """Slots that stay free for jobs that came in other bands."""
         slots = self._limits.band_slots
         if slots is None:
             return 0
-        kept = fairness.kept_for(slots, self.bands, self._limits.max_running)
+        most = self._limits.max_running
+        kept = fairness.kept_for(slots, self.bands, most, most - self.total)
         return sum(count for owner, count in kept.items() if owner != band)
 
-    def reserve(self, head: Head) -> int | None:
-        """Reserve one slot of every resource that the head needs; when they are free at the latest.
+    def used_of(self, budget: str, tenant: str | None = None) -> int:
+        """What is gone of a budget, or of one tenant's part of it."""
+        found = self._limits.budgets[budget]
+        used = found.used if tenant is None else found.used_by.get(tenant, 0)
+        return used + self._spent[budget, tenant]
 
-        None where some holder has no timeout or deadline that ends it.
+    def claim(self, head: Head, budget: str) -> None:
+        """Keep what this head needs of a budget; of its tenant's part only, when that is what it lacks."""
+        amount = dict(self._limits.spends(head.kind, head.band))[budget]
+        if self.used_of(budget) + amount > self._limits.budgets[budget].limit:
+            self._spent[budget, None] += amount
+        self._spent[budget, head.tenant] += amount
+
+    def reserve(self, head: Head) -> int | None:
+        """Reserve one slot of every resource that the head needs; when it has them and a place at the latest.
+
+        It takes the place of whoever holds the last of them. None where somebody before it waits for the same
+        holder, whose end makes one place only, or where no timeout or deadline ends some holder.
         """
         promise: int | None = self._now
+        holders: set[int] = set()
         for name in head.resources:
             self.reserved[name] += 1
-            free_at = self._free_at(name)
-            promise = None if promise is None or free_at is None else max(promise, free_at)
-        if promise is not None:
-            self.promised_at = promise if self.promised_at is None else min(self.promised_at, promise)
+            missing = self.resources[name] + self.reserved[name] - self._limits.resources[name].limit
+            if missing > 0:
+                held = self._holders.get(name, [])
+                holders.update(job_id for job_id, _ in held)
+                ends = sorted(ends_by for _, ends_by in held if ends_by is not None)
+                free_at = ends[missing - 1] if missing <= len(ends) else None
+                promise = None if promise is None or free_at is None else max(promise, free_at)
+        if holders & self._relied_on:
+            promise = None
+        self._relied_on |= holders
+        for name in head.resources:
+            self._promises.setdefault(name, []).append(promise)
         return promise
 
-    def _free_at(self, name: str) -> int | None:
-        """When a slot of this resource is free for the last one who reserved it, at the latest."""
-        missing = self.resources[name] + self.reserved[name] - self._limits.resources[name].limit
-        if missing <= 0:
-            return self._now
-        ends = sorted(end for end in self._ends.get(name, []) if end is not None)
-        return ends[missing - 1] if missing <= len(ends) else None
-
-    def ends_before_promise(self, head: Head) -> bool:
-        """May it use a reserved slot, since a hard deadline ends it before anybody was promised that slot?"""
-        return (
-            head.deadline_at is not None
-            and self.promised_at is not None
-            and head.deadline_at <= self.promised_at
+    def ends_before_promise(self, head: Head, name: str) -> bool:
+        """Does a hard deadline end it before anybody has the slot of `name` that is reserved for them?"""
+        deadline = head.deadline_at
+        return deadline is not None and all(
+            promise is not None and deadline <= promise for promise in self._promises[name]
         )

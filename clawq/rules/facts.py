@@ -145,7 +145,8 @@ class Limits(NamedTuple):
     retry_after_ms: int
     resources: Mapping[str, Resource]
     tenant: Callable[[str], int]
-    kind: Callable[[str], int | None]
+    kind: Callable[[str, int], int | None]
+    """What a job of this kind that came in this band may add to: jobs of the kind at once, None for any."""
     weight: Callable[[str], float] = lambda tenant: 1.0
     max_running_per_workflow: int = 1 << 30
     max_user_procs: int | None = None
@@ -158,8 +159,8 @@ class Limits(NamedTuple):
     """Whole slots of each band's share; None when no band has one."""
     age_boost_ms: int = 600_000
     reserve_after_ms: int = 300_000
-    spends: Callable[[str], tuple[tuple[str, int], ...]] = lambda kind: ()
-    """(budget, amount) that a job of this kind reserves at its start, in alphabetical order."""
+    spends: Callable[[str, int], tuple[tuple[str, int], ...]] = lambda kind, band: ()
+    """(budget, amount) that a job of this kind and band reserves at its start, in alphabetical order."""
     budgets: Mapping[str, Budget] = {}
     cooldowns: Mapping[str, Cooldown] = {}
     footprint: Callable[[str], Footprint] = lambda kind: UNMEASURED

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _thread
 import os
+import stat
 import sys
 import time
 
@@ -15,7 +16,8 @@ import apsw
 
 from clawq import job
 from clawq.errors import Busy, StorageError
-from clawq.paths import TICKS_WITHIN_MS, make_private_dir
+from clawq.paths import TICKS_WITHIN_MS, as_utf8, make_private_dir
+from clawq.settings import NO_FILE
 from clawq.store import sqlfile
 
 TYPE_CHECKING = False
@@ -34,7 +36,7 @@ BACKSTOP_PAGES = 16_000
 _UNREADABLE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _NO_ROOM = (apsw.FullError, apsw.IOError)
 _NO_ACCESS = (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError, apsw.NoLFSError)
-_BUSY = (apsw.BusyError, apsw.LockedError)
+_BUSY = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError)
 
 
 def open_db(home: Home, busy_ms: int = BUSY_MS, owner: bool = False) -> apsw.Connection:
@@ -47,9 +49,9 @@ def open_db(home: Home, busy_ms: int = BUSY_MS, owner: bool = False) -> apsw.Con
     supervisor that does not let the database be migrated).
     """
     with storage_errors(home.db):
-        if not os.path.exists(home.db):
+        if not _is_there(home.db):
             _create(home)
-        db = apsw.Connection(home.db, flags=apsw.SQLITE_OPEN_READWRITE)
+        db = apsw.Connection(sqlite_name(home.db), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             _prepare(db, busy_ms)
             if owner:
@@ -73,9 +75,9 @@ def open_readonly(home: Home, busy_ms: int = BUSY_MS) -> apsw.Connection | None:
     Raises StorageError, also for a database of an older clawq that nobody has migrated yet, and Busy.
     """
     with storage_errors(home.db):
-        if not os.path.exists(home.db):
+        if not _is_there(home.db):
             return None
-        db = apsw.Connection(home.db, flags=apsw.SQLITE_OPEN_READONLY)
+        db = apsw.Connection(sqlite_name(home.db), flags=apsw.SQLITE_OPEN_READONLY)
         try:
             _prepare(db, busy_ms)
             if _check_ours(db, home.db) < SCHEMA_VERSION:
@@ -86,6 +88,29 @@ def open_readonly(home: Home, busy_ms: int = BUSY_MS) -> apsw.Connection | None:
             db.close()
             raise
     return db
+
+
+def _is_there(path: str) -> bool:
+    """Whether there is a database to open. Raises StorageError for a folder, or a pipe, which would hang."""
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if not stat.S_ISREG(mode):
+        raise StorageError(f"{path} is not a file", "move it away, or set CLAWQ_HOME to another folder")
+    return True
+
+
+def sqlite_name(path: str) -> str:
+    """`path` for SQLite, which opens names in UTF-8 only, whatever the locale is."""
+    name = as_utf8(path)
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise StorageError(
+            f"the path {path!r:.200} is not UTF-8", "set CLAWQ_HOME to another folder"
+        ) from None
+    return name
 
 
 def _prepare(db: apsw.Connection, busy_ms: int) -> None:
@@ -138,7 +163,7 @@ def _create(home: Home) -> None:
     draft = f"{home.db}.{os.getpid()}.{_thread.get_native_id()}.new"
     os.close(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
     try:
-        db = apsw.Connection(draft)
+        db = apsw.Connection(sqlite_name(draft))
         try:
             db.set_busy_timeout(BUSY_MS)
             db.pragma("journal_mode", "wal")
@@ -167,7 +192,8 @@ def build_schema(db: apsw.Connection) -> None:
         "INSERT INTO transitions VALUES (?, ?)",
         [(start, end) for start, ends in job.TRANSITIONS.items() for end in ends],
     )
-    db.execute("INSERT INTO config VALUES (1, '', ?, NULL, NULL, 0)", (sqlfile.read("default_config.json"),))
+    defaults = sqlfile.read("default_config.json")
+    db.execute("INSERT INTO config VALUES (1, ?, ?, NULL, NULL, 0)", (NO_FILE, defaults))
     # Which queue this is, whatever happens to its file, and which of its lives since it was last restored.
     lives = "lower(hex(randomblob(16)))"
     db.execute(f"INSERT INTO meta VALUES ('queue', {lives}), ('life', {lives})")

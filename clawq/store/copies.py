@@ -10,7 +10,7 @@ from typing import NamedTuple
 import apsw
 
 from clawq.errors import StorageError
-from clawq.store.connection import APPLICATION_ID, SCHEMA_VERSION, sync_folder
+from clawq.store.connection import APPLICATION_ID, SCHEMA_VERSION, sqlite_name, sync_folder
 
 PAGES = 1_000
 """Copied at a time: Ctrl-C is heard in between."""
@@ -32,7 +32,7 @@ def copy(source: apsw.Connection, target: str) -> None:
     meanwhile. The copy needs no files beside it. Raises FileExistsError.
     """
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
-    into = apsw.Connection(target)
+    into = apsw.Connection(sqlite_name(target))
     try:
         # Who makes it syncs it before it gets its name; until then nobody needs a journal of it.
         into.execute("PRAGMA synchronous=OFF; PRAGMA journal_mode=OFF").fetchall()
@@ -60,7 +60,7 @@ def sync(path: str) -> None:
 
 def open_copy(path: str) -> apsw.Connection:
     """A database that nobody else uses, to be looked at. Raises what SQLite raises."""
-    return apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    return apsw.Connection(sqlite_name(path), flags=apsw.SQLITE_OPEN_READONLY)
 
 
 def check(db: apsw.Connection, path: str, fix: str) -> None:

@@ -28,7 +28,7 @@ RETRY_MOST_S = 3_600.0
 
 def pace(db: "apsw.Connection", now: int, tenant: str | None = None, kind: str | None = None) -> float | None:
     """ms from one end to the next, of all jobs or a tenant's or a kind's; None: nothing was measured."""
-    whose: dict[str, Any] = {"tenant": tenant, "kind": kind}
+    whose: dict[str, Any] = {"tenant": tenant, "kind": kind, "now": now}
     backlog = db.execute(_SQL["backlog_since"], whose).get
     shortest, longest = WINDOWS_MS
     spans = [shortest, longest]

@@ -61,21 +61,16 @@ def _has_slots(intake: "Intake", draft: "Draft", needs: "list[str]", taken: "lis
 
 
 def _kept(draft: "Draft", taken: "list[Any]") -> int:
-    """Slots that critical's and interactive's shares keep from it, as long as that leaves one for the others.
+    """Slots that critical's and interactive's shares keep from it: clawq.rules.fairness.kept_for.
 
-    A share that is no whole number of slots counts as the larger one: rather queued than admitted.
+    Only a pass knows whole slots; a share that is no whole number of them counts so that more is kept.
     """
     frame = draft.frame
-    kept = 0
-    room = frame.max_running - 1
-    for band, share in zip(_BANDS_THAT_KEEP, frame.shares, strict=True):
-        if share is None or room <= 0:
-            continue
-        slots = -(-frame.max_running * share // 100)
-        if sum(row[4] for row in taken if row[0] == band) < slots:
-            room -= 1
-            kept += band != draft.band
-    return kept
+    used: list[int] = [sum(row[4] for row in taken if row[0] == band) for band in _BANDS_THAT_KEEP]
+    exact: list[float] = [frame.max_running * (share or 0) / 100 for share in frame.shares]
+    room: int = frame.max_running - 1 - sum(min(n, int(slots)) for n, slots in zip(used, exact, strict=True))
+    keep = sum(1 for band in _BANDS_THAT_KEEP if band != draft.band and used[band] < exact[band])
+    return max(0, min(keep, room))
 
 
 def _is_awake(intake: "Intake", needs: "list[str]", ready: "list[Any]", now: int) -> bool:

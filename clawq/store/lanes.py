@@ -20,11 +20,11 @@ _HEAD = len(Head._fields)
 
 
 class Told(NamedTuple):
-    """What a lane's jobs answer with now, when it is counted again, and when it clears by itself."""
+    """What a lane's jobs answer with now, when it is counted again, and what its head was promised."""
 
     reason: str | None
     retry_at: int | None
-    clears_at: int | None
+    promised_at: int | None
 
 
 def heads(db: apsw.Connection) -> tuple[list[Head], dict[Lane, Told]]:
@@ -67,9 +67,10 @@ def note_wait(db: apsw.Connection, wait: Wait, told: Told | None, every_ms: int,
     """
     head = wait.head
     short = is_short_of_slots(wait.reason)
-    told_again_at = told.retry_at if told is not None and told.reason == wait.reason else None
-    if told_again_at is not None and now < told_again_at and (not short or head.short_since is not None):
-        return
+    if told is not None and told.reason == wait.reason and told.retry_at is not None and now < told.retry_at:
+        noted = not short or head.short_since is not None
+        if noted and (wait.promised_at is None or told.promised_at is not None):
+            return
     db.execute(
         SQL["note_lane"],
         {

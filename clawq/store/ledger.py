@@ -74,7 +74,10 @@ def rests(db: apsw.Connection, limits: dict[str, int], now: int) -> Rests:
     found: dict[str, Cooldown] = {}
     changes: list[int] = []
     rows: list[Any] = db.execute(SQL["cooldowns"]).fetchall()
-    for resource, until, step_ms, probe, passed_at, released, probe_started in rows:
+    for resource, until, step_ms, probe, passed_at, released, probe_lives, probe_started in rows:
+        if probe is not None and not probe_lives:
+            db.execute(SQL["probe_void"], {"token": probe})  # it is gone without a word: the next one probes
+            probe = None
         if passed_at is None and probe_started is not None and now - probe_started >= PROBE_MS:
             db.execute(SQL["probe_passed"], {"resource": resource, "now": now})
             probe, passed_at = None, now

@@ -194,7 +194,7 @@ def ends(ids: Sequence[int], one: str, many: str) -> str | None:
     return f"one of the jobs {_listed(ids)} ends" + (f", which {many}" if many else "")
 
 
-def starts(waiting: Sequence[tuple[int, list[str], int | None]], now: int) -> str | None:
+def starts(waiting: Sequence[tuple[int, list[str], int]], now: int) -> str | None:
     """For ``reserved``: who has reserved what, (job, resources, promised for) each; None for nobody."""
     if not waiting:
         return None
@@ -203,10 +203,9 @@ def starts(waiting: Sequence[tuple[int, list[str], int | None]], now: int) -> st
     return f"job {job_id}{more} starts, which {reservation(names, promised_at, now)}"
 
 
-def reservation(names: Sequence[str], promised_at: int | None, now: int) -> str:
+def reservation(names: Sequence[str], promised_at: int, now: int) -> str:
     """``has reserved browser; at the latest at 10:42:05``."""
-    latest = "" if promised_at is None else f"; at the latest at {moment(promised_at, now)}"
-    return f"has reserved {_and(names)}{latest}"
+    return f"has reserved {_and(names)}; at the latest at {moment(promised_at, now)}"
 
 
 def room(name: str, amount: int, at: int | None, now: int) -> str:

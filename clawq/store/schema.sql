@@ -21,7 +21,7 @@ CREATE TABLE transitions (
 ) STRICT, WITHOUT ROWID;
 
 -- The compiled configuration: one row. `identity` names the file's version it was made from
--- (path, inode, size, mtime_ns; '' for no file). A file that does not compile leaves `identity`,
+-- (path, inode, size, mtime_ns). A file that does not compile leaves `identity`,
 -- `body` alone and writes `broken_identity` and `error`.
 CREATE TABLE config (
     id              INTEGER PRIMARY KEY CHECK (id = 1),
@@ -102,7 +102,8 @@ CREATE INDEX jobs_parked ON jobs (exclusive, band, tenant, kind, needs, rank, id
     WHERE state = 'queued' AND parked IS NOT NULL;
 CREATE INDEX jobs_exclusive ON jobs (exclusive)
     WHERE exclusive IS NOT NULL AND state IN ('starting', 'running', 'waiting');
-CREATE INDEX jobs_parked_root ON jobs (root_id, rank, id) WHERE state = 'queued' AND parked = 'workflow_limit';
+CREATE INDEX jobs_parked_root ON jobs (coalesce(root_id, id), rank, id)
+    WHERE state = 'queued' AND parked = 'workflow_limit';
 CREATE INDEX jobs_active ON jobs (id) WHERE state IN ('starting', 'running', 'waiting');
 CREATE INDEX jobs_cancel ON jobs (id) WHERE cancel_at IS NOT NULL;
 CREATE INDEX jobs_due ON jobs (run_after) WHERE state = 'scheduled';
@@ -398,6 +399,6 @@ CREATE TRIGGER jobs_unpark_root AFTER UPDATE OF state ON jobs
 WHEN OLD.state IN ('queued', 'starting', 'running') AND NEW.state NOT IN ('starting', 'running') BEGIN
     UPDATE jobs SET parked = NULL WHERE id = (
         SELECT id FROM jobs INDEXED BY jobs_parked_root
-        WHERE root_id = coalesce(OLD.root_id, OLD.id) AND state = 'queued' AND parked = 'workflow_limit'
+        WHERE coalesce(root_id, id) = coalesce(OLD.root_id, OLD.id) AND state = 'queued' AND parked = 'workflow_limit'
         ORDER BY rank, id LIMIT 1);
 END;

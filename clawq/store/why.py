@@ -184,13 +184,8 @@ def _plain(case: _Case, told: Row, name: str) -> Row:
 
 
 def _has_reservation(case: _Case, told: Row) -> bool:
-    before = case.now - case.settings.limits.reserve_after_ms
-    return bool(
-        case.needs
-        and told["short_job"] == case.row["job_id"]
-        and told["short_since"] is not None
-        and told["short_since"] <= before
-    )
+    """Only a reservation with a promise is on record: one behind a job without any timeout says nothing."""
+    return bool(case.needs and told["short_job"] == case.row["job_id"] and told["promised_at"] is not None)
 
 
 def _counted(which: Callable[[Row, Row], bool], one: str, many: str) -> Callable[[_Case, Row, str], Row]:
@@ -213,9 +208,8 @@ def _resource(case: _Case, told: Row, name: str) -> Row:
 
 
 def _reserved(case: _Case, told: Row, name: str) -> Row:
-    before = case.now - case.settings.limits.reserve_after_ms
     found = []
-    for row in dicts(case.db.execute(_SQL["reservations"], (before,))):
+    for row in dicts(case.db.execute(_SQL["reservations"])):
         shared = [each for each in views.names(row["needs"]) if each in case.needs]
         if shared and row["short_job"] != case.row["job_id"]:
             found.append((row["short_job"], shared, row["promised_at"]))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
-
-import apsw
 
 from clawq.job import BANDS
 from clawq.rules import admission, fairness, ramp
 from clawq.rules.admission import Park, Start, Wait
-from clawq.rules.facts import PRESSURES, UNMEASURED, Cooldown, Head, Host, Limits, Resource
+from clawq.rules.facts import PRESSURES, UNMEASURED, Cooldown, Head, Host, Lane, Limits, Resource
 from clawq.settings import Settings
-from clawq.store import attempts, ledger, lanes
+from clawq.store import attempts, lanes, ledger
+from clawq.store.lanes import Told
 from clawq.store.ledger import BudgetRule
 from clawq.supervisor.start import Ticket, log_name
 from clawq.supervisor.state import State
@@ -44,6 +44,7 @@ def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -
         limits,
         lambda head: lanes.following(db, head),
         lanes.clocks(db),
+        _promises(heads, told),
     )
     every = settings.host.retry_after_ms
     tickets: list[Ticket] = []
@@ -56,7 +57,7 @@ def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -
                 if ticket is None:
                     continue
                 lanes.note_start(db, head, now)
-                ledger.reserve(db, head.tenant, token, limits.spends(head.kind), now)
+                ledger.reserve(db, head.tenant, token, limits.spends(head.kind, head.band), now)
                 ledger.note_start(db, head.resources, rests.cooldowns, token)
                 if would is not None:
                     ledger.observe(db, "start", would, head.kind, head.tenant, now)
@@ -77,6 +78,12 @@ def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -
     return Pass(tickets, host_refused, min(changes, default=None))
 
 
+def _promises(heads: list[Head], told: Mapping[Lane, Told]) -> dict[int, int]:
+    """What earlier passes told heads that reserved, by job number (epoch ms)."""
+    promised = {head.job_id: told[head.lane].promised_at for head in heads if head.lane in told}
+    return {job_id: at for job_id, at in promised.items() if at is not None}
+
+
 def limits_from(state: State, settings: Settings, cooldowns: dict[str, Cooldown], now: int) -> Limits:
     """The configuration and the accounts as the admission rules read them."""
     db = state.db
@@ -88,7 +95,7 @@ def limits_from(state: State, settings: Settings, cooldowns: dict[str, Cooldown]
         retry_after_ms=host.retry_after_ms,
         resources={name: Resource(each.limit, each.min_free_mb) for name, each in settings.resources.items()},
         tenant=settings.tenant_max_running,
-        kind=lambda name: settings.kind(name).max_running,
+        kind=lambda name, band: settings.kind(name, BANDS[band]).max_running,
         weight=settings.tenant_weight,
         max_running_per_workflow=settings.limits.max_running_per_workflow,
         max_user_procs=_processes(state, settings)[1],
@@ -99,7 +106,7 @@ def limits_from(state: State, settings: Settings, cooldowns: dict[str, Cooldown]
         band_slots=fairness.share_slots(shares, settings.limits.max_running) if shares else None,
         age_boost_ms=settings.limits.age_boost_ms,
         reserve_after_ms=settings.limits.reserve_after_ms,
-        spends=lambda name: tuple(sorted(settings.kind(name).spends.items())),
+        spends=lambda name, band: tuple(sorted(settings.kind(name, BANDS[band]).spends.items())),
         budgets=ledger.budgets(db, budget_rules(settings), now),
         cooldowns=cooldowns,
         footprint=lambda name: footprints.get(name, UNMEASURED),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container
+from contextlib import suppress
 
 from clawq.host import attempt_file, platform
 from clawq.host.processes import Process
@@ -51,10 +52,17 @@ def exit_watch(agent: Agent) -> int | None:
 
 
 def clear_run_folder(home: Home, agents: Container[int]) -> None:
-    """Remove files of attempts that the database no longer calls live, but never a locked one."""
+    """Remove files of attempts that the database no longer calls live, but never a locked one.
+
+    What is no plain file named by a token is none of ours.
+    """
     for name in os.listdir(home.run):
         token, dot, _ = name.partition(".")
-        if not dot or not token.isdigit() or int(token) in agents:
+        if not dot or not (token.isascii() and token.isdigit()) or int(token) in agents:
+            continue
+        if not os.path.isfile(attempt_file.path_of(home.run, int(token))):
+            with suppress(OSError):
+                os.unlink(os.path.join(home.run, name))
             continue
         probe = attempt_file.open_probe(attempt_file.path_of(home.run, int(token)))
         if probe is not None:

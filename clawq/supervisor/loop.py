@@ -19,14 +19,15 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from clawq import __version__, config, settings
-from clawq.errors import ClawqError, ConfigError
+from clawq.errors import ClawqError, ConfigError, StorageError
 from clawq.host import load, platform
 from clawq.host.instance import Instance
-from clawq.paths import Home
+from clawq.paths import Home, as_utf8, utf8_path
 from clawq.store import attempts, config_row, lanes
-from clawq.store.connection import Immediate, SchemaMoved, open_db, storage_errors
+from clawq.store.connection import BUSY_MS, Immediate, SchemaMoved, open_db, storage_errors
 from clawq.store.wal import Wal
 from clawq.supervisor.adopt import adopt, clear_run_folder, exit_watch
 from clawq.supervisor.end import forget, signal_if_due
@@ -51,8 +52,15 @@ RAMP_OVER_MS = 120_000
 """By then it allows more than anybody runs."""
 WAKE_MS = 10_000
 """A jump of the wall clock against the monotonic one that means sleep."""
+HANDOVER_BUSY_MS = 300
+"""A supervisor that was asked to go does not wait long for a locked database: the next one finds it all."""
 REPEAT_MS = 60_000
 """The same complaint is said again after this long."""
+
+
+class Displaced(StorageError):
+    """What this supervisor holds open is no longer what others find there: it ends, its agents live on."""
+
 
 Say = Callable[[str], None]
 
@@ -69,26 +77,27 @@ class Supervisor:
         self.home = home
         self.instance = instance
         self.say = say
-        self.base_env = dict(os.environ)
+        self.base_env = {as_utf8(name): as_utf8(value) for name, value in os.environ.items()}
         db = open_db(home, owner=True)
         try:
             with storage_errors(home.db):
                 in_force = config.refresh(db, home, wall_ms())
-                form = config_row.identity(db)
-            self.state = State(
-                home,
-                db,
-                in_force,
-                form,
-                boot_id=platform.boot_id(),
-                until_idle=until_idle,
-                probes=Probes(home),
-                observe=observe,
-                default_max_procs=load.default_max_user_procs(),
-            )
-            prepare_run_folder(home)
-            platform.become_subreaper()
-            self.wakeups = Wakeups(home)
+                self.state = State(
+                    home,
+                    db,
+                    in_force,
+                    config_row.identity(db),
+                    boot_id=platform.boot_id(),
+                    until_idle=until_idle,
+                    probes=Probes(home),
+                    observe=observe,
+                    default_max_procs=load.default_max_user_procs(),
+                )
+                prepare_run_folder(home)
+                platform.become_subreaper()
+                self.db_seen = os.stat(home.db)
+                self.wakeups = Wakeups(home)
+                db.set_busy_handler(self._wait_for_lock)
         except BaseException:
             db.close()
             raise
@@ -104,6 +113,7 @@ class Supervisor:
         if instance.was_left_open:
             self.state.ramp_since = wall_ms()
         self.complaint = ("", 0)
+        self.locked_since = 0
         self.wal = Wal(db, home.db)
 
     def run(self) -> int:
@@ -111,9 +121,10 @@ class Supervisor:
 
         Raises StorageError when a newer program has migrated the database meanwhile.
         """
-        self.instance.announce(__version__, self.state.mode, wall_ms())
         agents = self.state.agents
         try:
+            with storage_errors(self.home.lock):
+                self.instance.announce(__version__, self.state.mode, wall_ms())
             with storage_errors(self.home.db):
                 self._take_over()
             self.say(f"running, {len(agents)} agents taken over, home {self.home.data}")
@@ -142,7 +153,7 @@ class Supervisor:
         with Immediate(state.db):
             attempts.forget_stop(state.db)
             attempts.close_disowned(state.db, now)
-            attempts.keep_path(state.db, self.base_env.get("PATH") or os.defpath)
+            attempts.keep_path(state.db, utf8_path() or os.defpath)
             rows = attempts.live(state.db)
         for row in rows:
             agent = adopt(row, self.home, state.boot_id, now, mono)
@@ -156,13 +167,13 @@ class Supervisor:
 
     def _turn(self) -> bool:
         """One turn; True when it was the last."""
-        self.instance.tick()
         mono = mono_ms()
         self.sleep_until = mono + IDLE_MS
         self._take_signals()
         self._notice_wake(mono)
         try:
             with storage_errors(self.home.db):
+                self.instance.tick()
                 self._reload(mono)
                 findings = look(list(self.state.agents.values()), self.home, wall_ms(), mono)
                 if findings.look_again is not None:
@@ -170,7 +181,7 @@ class Supervisor:
                 self._measure_trees(findings, mono)
                 self.state.probes.poll(mono)
                 written = self._record(findings, mono)
-        except SchemaMoved:
+        except (Displaced, SchemaMoved):
             raise
         except ClawqError as error:
             self._complain(str(error), mono)
@@ -201,7 +212,8 @@ class Supervisor:
             return
         self.state.mode = mode
         self.record_at = 0
-        self.instance.announce(__version__, mode, wall_ms())
+        with suppress(OSError):  # readers of the lock file see the old mode
+            self.instance.announce(__version__, mode, wall_ms())
         running = len(self.state.agents)
         if mode == DRAIN and running:
             self.say(f"finishing {running} running, starting nothing new; again to end them")
@@ -221,6 +233,7 @@ class Supervisor:
         if mono - self.file_looked < IDLE_MS:
             return
         self.file_looked = mono
+        self._check_ground()
         seen = settings.identity(self.home.config)
         if seen == self.file_seen:
             return
@@ -232,6 +245,32 @@ class Supervisor:
             self._complain(f"{error}; the last good configuration stays", mono)
         self.file_seen = seen
         self.record_at = 0
+
+    def _check_ground(self) -> None:
+        """Raise StorageError when the lock or the database is no longer the file at its place.
+
+        Work put into a new one would wait for ever behind a supervisor that ticks; and without the lock
+        a second supervisor may be at work.
+        """
+        if not self.instance.is_ours(self.home.lock):
+            raise Displaced(f"{self.home.lock} was removed or replaced", "start `clawq run` again")
+        try:
+            there = os.stat(self.home.db)
+        except FileNotFoundError:
+            there = None
+        if there is None or not os.path.samestat(there, self.db_seen):
+            raise Displaced(f"{self.home.db} was removed or replaced", "start `clawq run` again")
+
+    def _wait_for_lock(self, tries: int) -> bool:
+        """SQLite asks whether to try again. In its own wait no signal would be heard for ten seconds."""
+        mono = mono_ms()
+        if tries == 0:
+            self.locked_since = mono
+        patience = HANDOVER_BUSY_MS if self.state.mode == HANDOVER else BUSY_MS
+        if self.wakeups.signals or mono - self.locked_since >= patience:
+            return False
+        time.sleep(min(0.001 * (tries + 1), 0.05))
+        return True
 
     def _record(self, findings: Findings, mono: int) -> Written | None:
         """The turn's transaction; None when nothing happened that it could record or act on."""
@@ -321,6 +360,9 @@ class Supervisor:
         if isinstance(outcome, NotStarted):
             self.say(f"job {ticket.claim.job_id} was not started: {outcome.error}")
             state.not_started.append(outcome)
+            if outcome.no_room:
+                with suppress(OSError):
+                    prepare_run_folder(self.home)  # somebody may have tidied it away
             return
         state.agents[outcome.token] = outcome
         state.ramp_started += 1

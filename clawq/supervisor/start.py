@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from clawq.errors import UsageError
 from clawq.host import agent as host_agent
 from clawq.host.agent import CannotStart, SpawnFailed
-from clawq.paths import Home, own_folder
+from clawq.paths import Home, as_bytes, as_utf8, own_folder
 from clawq.placeholders import fill
 from clawq.settings import Kind, Settings
 from clawq.store.attempts import Claim
@@ -72,11 +73,14 @@ def start(
         else:
             write_private(files["payload"], claim.payload)
         env = environment(claim, token, ticket.kind, settings, files, home, base_env)
-        argv = command(claim, ticket.kind, files["payload"])
+        argv = command(claim, ticket.kind, as_utf8(files["payload"]))
         agent.pid, agent.probe = host_agent.spawn(argv, claim.cwd, env, agent.attempt_path(home), agent.log)
     except SpawnFailed as failure:
         return NotStarted(ticket, no_room=True, error=str(failure))
-    except (CannotStart, UsageError, OSError, ValueError) as failure:
+    except OSError as failure:
+        # Its payload's file could not be written: no job is to blame for the disk.
+        return NotStarted(ticket, no_room=True, error=host_agent.machine_fault(failure))
+    except (CannotStart, UsageError, ValueError) as failure:
         return NotStarted(ticket, no_room=False, error=f"cannot be started: {failure}")
     return agent
 
@@ -140,12 +144,12 @@ def environment(
         "CLAWQ_TOKEN": str(token),
         "CLAWQ_KIND": claim.kind,
         "CLAWQ_TENANT": claim.tenant,
-        "CLAWQ_PAYLOAD_FILE": files["payload"],
-        "CLAWQ_HEARTBEAT_FILE": files["heartbeat"],
-        "CLAWQ_RESULT_FILE": files["result"],
+        "CLAWQ_PAYLOAD_FILE": as_utf8(files["payload"]),
+        "CLAWQ_HEARTBEAT_FILE": as_utf8(files["heartbeat"]),
+        "CLAWQ_RESULT_FILE": as_utf8(files["result"]),
     }
     if base.get("CLAWQ_HOME"):
-        env["CLAWQ_HOME"] = home.data
+        env["CLAWQ_HOME"] = as_utf8(home.data)
     if claim.deadline_at is not None:
         env["CLAWQ_DEADLINE"] = str(claim.deadline_at // 1000)
     return env
@@ -163,12 +167,18 @@ def read_env_file(path: str) -> dict[str, str]:
     Raises CannotStart when others may read the file, or when it is not such a file.
     """
     try:
-        if os.stat(path).st_mode & 0o077:
-            raise CannotStart(f"env_file {path} may be read by others: chmod 600 it")
-        with open(path, encoding="utf-8") as file:
+        # A pipe under this name must not hold up the supervisor.
+        with open(os.open(as_bytes(path), os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise CannotStart(f"env_file {path} is not a plain file")
+            if mode & 0o077:
+                raise CannotStart(f"env_file {path} may be read by others: chmod 600 it")
             lines = file.read().splitlines()
     except OSError as error:
         raise CannotStart(f"env_file {path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise CannotStart(f"env_file {path} is not UTF-8") from None
     found = {}
     for number, line in enumerate(lines, 1):
         text = line.strip().removeprefix("export ").strip()

@@ -49,6 +49,7 @@ class Wakeups:
         umask = os.umask(0o177)
         try:
             receiver.bind(home.sock)
+            self._bound = os.lstat(home.sock)
         except OSError:
             receiver.close()
             return None
@@ -100,7 +101,8 @@ class Wakeups:
         if self._socket is not None:
             self._socket.close()
             try:
-                os.unlink(self._socket_path)
+                if os.path.samestat(os.lstat(self._socket_path), self._bound):
+                    os.unlink(self._socket_path)
             except OSError:
                 pass
         self._selector.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -71,15 +73,21 @@ def until_blocked(
     return found
 
 
+def at_s(iso: str) -> float:
+    """Seconds since the epoch."""
+    return datetime.datetime.fromisoformat(iso.replace("Z", "+00:00")).timestamp()
+
+
+def waits_for(fleet: Fleet, job_id: int) -> float:
+    """Seconds since its reason has stood."""
+    return time.time() - at_s(blocked(fleet, job_id)[0]["since"])
+
+
 def started(fleet: Fleet, *ids: int) -> dict[int, int]:
     """{id: when its first attempt was seen to run, ms}."""
-    import datetime
-
-    found = {}
-    for job_id in ids:
-        at = fleet.json("show", job_id)["attempts"][0]["started_at"]
-        found[job_id] = round(datetime.datetime.fromisoformat(at.replace("Z", "+00:00")).timestamp() * 1000)
-    return found
+    return {
+        job_id: round(at_s(fleet.json("show", job_id)["attempts"][0]["started_at"]) * 1000) for job_id in ids
+    }
 
 
 class TestReasons:
@@ -135,7 +143,8 @@ class TestReservations:
             for job_id in (on_a, on_b):
                 fleet.until_state(job_id, "running")
             both = held("ab", "--needs", "a,b")
-            until_blocked(fleet, both, "resource:a", "it has reserved a and b")
+            until_blocked(fleet, both, "resource:a")
+            until(lambda: waits_for(fleet, both) > 1.5)
             later = held("later", "--needs", "a")
             held.let_go("a")
             row = until_blocked(fleet, later, "reserved")
@@ -150,39 +159,41 @@ class TestReservations:
 
 
 class TestBudgets:
+    WINDOW_S = 6
+
     def test_the_third_job_waits_for_the_window(self, fleet: Fleet) -> None:
         fleet.configure(
-            '[budgets.mails]\nlimit = 2\nper = "3s"\n'
+            f'[budgets.mails]\nlimit = 2\nper = "{self.WINDOW_S}s"\n'
             '[kinds.mail]\ncommand = ["true"]\nspends = { mails = 1 }\n'
         )
+        ids = [fleet.enqueue("mail") for _ in range(3)]
         with fleet.supervised():
-            ids = [fleet.enqueue("mail") for _ in range(3)]
-            row = until_blocked(fleet, ids[2], "budget:mails")
+            row = until_blocked(fleet, ids[2], "budget:mails", "1 of mails are free, at ")
             assert (row["measured"], row["limit"]) == (2, 2)
-            assert row["clears_when"].startswith("1 of mails are free, at ")
             found = fleet.json("status")["budgets"]["mails"]
-            assert (found["used"], found["limit"], found["per_s"]) == (2, 2, 3)
+            assert (found["used"], found["limit"], found["per_s"]) == (2, 2, self.WINDOW_S)
             assert found["per_tenant"] == {"default": 2}
-            assert 0 <= found["frees_in_s"] <= 3
+            assert 0 <= found["frees_in_s"] <= self.WINDOW_S
             for job_id in ids:
                 fleet.until_state(job_id, "succeeded")
         at = started(fleet, *ids)
-        assert at[ids[2]] - at[ids[0]] >= 2_900, (
-            "an agent is seen to run a moment after its amount is reserved"
-        )
+        # An agent is seen to run a moment after its amount is reserved.
+        assert at[ids[2]] - at[ids[0]] >= self.WINDOW_S * 1000 - 500
 
 
 class TestCooldowns:
     def test_after_the_rest_one_probes_and_then_the_others_come_back(self, fleet: Fleet, held: Held) -> None:
         fleet.configure("[resources.api]\nlimit = 4\n")
         with fleet.supervised():
-            fleet.clawq("throttle", "api", "--for", "2s")
+            fleet.clawq("pause")
             ids = [held(name, "--needs", "api") for name in "abcd"]
+            fleet.clawq("throttle", "api", "--for", "4s")
+            fleet.clawq("resume")
             row = until_blocked(fleet, ids[3], "cooldown:api", "api has rested, at ")
             assert "`clawq throttle api --for 0` ends that now" in row["clears_when"]
             found = fleet.json("status")["resources"]["api"]
             assert found["cooldown"] == "resting"
-            assert 0 < found["cooldown_s"] <= 2
+            assert 0 < found["cooldown_s"] <= 4
             done = fleet.clawq("resume", "--resource", "api")
             assert "is no pause: `clawq throttle api --for 0` ends that" in done.stderr
             fleet.until_state(ids[0], "running")

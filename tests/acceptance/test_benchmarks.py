@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from benchmarks import dispatch, enqueue, measure, throughput
+from benchmarks import admission, dispatch, enqueue, measure, throughput
 from benchmarks.measure import Row
 
 
@@ -50,3 +50,13 @@ def test_throughput_counts_recorded_outcomes(monkeypatch: pytest.MonkeyPatch) ->
     rows = {row.what: row for row in throughput.run()}
     assert rows["clawq"].value.endswith(" /s")
     assert (rows["GNU parallel"].value == "not installed") is (shutil.which("parallel") is None)
+
+
+def test_a_pass_is_measured_with_few_and_with_many_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "FEW", 100)
+    monkeypatch.setattr(admission, "MANY", 300)
+    monkeypatch.setattr(admission, "ROUNDS", 10)
+    rows = {row.what: row for row in admission.run()}
+    assert rows["one starts, 100 queued"].ratio == ""
+    assert rows["one starts, 300 queued"].ratio.endswith(" x")
+    assert all(row.value.endswith(" ms") for row in rows.values())

@@ -40,7 +40,7 @@ def test_init_writes_a_file_that_check_accepts_into_a_folder_that_was_not_there(
     assert fleet.clawq("config", "init").stdout == f"{path}: written; edit it, then `clawq config check`\n"
     assert (mode(path), mode(fleet.home.data)) == (0o600, 0o700)
     checked = fleet.clawq("config", "check")
-    assert (checked.stdout, checked.stderr) == (f"{path}: OK (1 kind, 3 resources)\n", "")
+    assert (checked.stdout, checked.stderr) == (f"{path}: OK (0 kinds, 3 resources)\n", "")
     # Asking about the file makes no queue.
     assert os.listdir(fleet.home.data) == ["clawq.toml"]
 
@@ -83,7 +83,7 @@ def test_check_tells_every_problem_a_line_each_and_exits_78(fleet: Fleet) -> Non
 def test_check_warns_on_stderr_and_accepts(fleet: Fleet) -> None:
     fleet.configure('[kinds.say]\ncommand = ["sh", "-c", "echo {payload}"]\n')
     checked = fleet.clawq("config", "check")
-    assert checked.stdout == f"{fleet.home.config}: OK (2 kinds, 3 resources)\n"
+    assert checked.stdout == f"{fleet.home.config}: OK (1 kind, 3 resources)\n"
     assert checked.stderr.startswith(
         f"clawq: {fleet.home.config}:2: kinds.say.command: the shell reads {{payload}} inside a -c script"
     )

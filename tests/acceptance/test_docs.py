@@ -14,7 +14,10 @@ import clawq
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-DOCUMENTS += [f"docs/{name}.md" for name in ("architecture", "effects", "operations", "results", "state-machine")]
+DOCUMENTS += [
+    f"docs/{name}.md"
+    for name in ("architecture", "effects", "operations", "overload", "results", "state-machine")
+]
 
 
 def code_in(text: str) -> list[str]:

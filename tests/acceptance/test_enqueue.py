@@ -141,7 +141,7 @@ def test_somebody_who_looks_is_told(home: Home) -> None:
         return told
 
     assert on_a_terminal("--dedupe-key", "k", "--", "true") == "job 1 queued\r\n"
-    assert on_a_terminal("--dedupe-key", "k", "--", "true") == "job 1 has this key already (queued)\r\n"
+    assert on_a_terminal("--dedupe-key", "k", "--", "true") == "a duplicate of job 1 (queued)\r\n"
     assert on_a_terminal("--hold", "--", "true") == "job 2 held\r\n"
 
 

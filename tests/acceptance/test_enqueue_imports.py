@@ -26,13 +26,17 @@ ALWAYS = {
     "clawq.settings",
     "clawq.store",
     "clawq.store.connection",
+    "clawq.store.draft",
     "clawq.store.intake",
     "clawq.store.sqlfile",
     "clawq.when",
     "__future__",
 }
-REFUSED = {"clawq.store.refusals"}
+REFUSED = {"clawq.store.refusals", "clawq.store.drain"}
 WOKEN = {"clawq.poke", "_socket"}
+FORECAST = {"clawq.store.forecast"}
+FULL = {"clawq.store.overload"}
+TOLD = {"clawq.verbs", "clawq.inside", "clawq.store.told", *WOKEN}
 NEVER = {
     *("apscheduler", "argparse", "asyncio", "collections", "contextlib", "dataclasses", "datetime", "enum"),
     *("functools", "json", "logging", "pathlib", "psutil", "pydantic", "re", "rich", "socket", "subprocess"),
@@ -84,7 +88,7 @@ def test_with_a_supervisor_it_also_loads_what_wakes_it(home: Home) -> None:
     clawq("enqueue", "--", "true")
     Path(home.lock).write_text("")
     Path(home.sock).write_text("")
-    assert imported("enqueue", "--needs", "shell", "--", "true") == ALWAYS | WOKEN
+    assert imported("enqueue", "--needs", "shell", "--", "true") == ALWAYS | WOKEN | FORECAST
 
 
 def test_a_duplicate_and_a_refusal_stay_cheap(home: Home) -> None:
@@ -94,12 +98,70 @@ def test_a_duplicate_and_a_refusal_stay_cheap(home: Home) -> None:
     assert imported("enqueue", "--json", "--", "true", code=75) == ALWAYS | REFUSED
 
 
+def test_what_a_full_or_busy_kind_does_stays_cheap(home: Home) -> None:
+    """With a budget, a resource that comes back from its rest and shares: all that a forecast may ask."""
+    configure(
+        home,
+        """
+        [budgets.tokens]
+        limit = 100
+        per = "1m"
+        [bands.interactive]
+        share = 50
+        [kinds.newest]
+        queue_cap = 1
+        on_full = "drop_oldest"
+        [kinds.same]
+        queue_cap = 1
+        on_full = "coalesce"
+        [kinds.light]
+        [kinds.heavy]
+        on_busy = "degrade"
+        degrade_to = "light"
+        [kinds.now]
+        needs = ["shell"]
+        spends = { tokens = 10 }
+        on_busy = "reject"
+        refuse_hopeless = true
+        deadline = "1h"
+        """,
+    )
+    for kind in ("newest", "same"):
+        clawq("enqueue", kind, "--", "true")
+        assert imported("enqueue", kind, "--", "true") == ALWAYS | FULL
+    assert imported("enqueue", "heavy", "--", "true") == ALWAYS | REFUSED
+    assert imported("enqueue", "now", "--", "true", code=75) == ALWAYS | REFUSED
+    Path(home.lock).write_text("")
+    rows(
+        home,
+        "INSERT INTO cooldowns (resource, set_at, until, step_ms, passed_at) VALUES ('shell', 1, 1, 1, 1)",
+    )
+    ramp = {"clawq.rules", "clawq.rules.ramp"}
+    assert imported("enqueue", "now", "--", "true") == ALWAYS | FORECAST | ramp
+
+
+def test_what_agents_tell_is_as_cheap(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(home, "[budgets.tokens]\nlimit = 10\nper = '1h'\n")
+    clawq("enqueue", "--", "true")
+    Path(home.sock).write_text("")
+    enqueueing = {"clawq.cli.enqueue"}
+    here = (ALWAYS - enqueueing) | TOLD
+    assert imported("throttle", "shell", "--for", "5m", "--json") == here | {"clawq.cli.throttle"}
+    rows(home, "UPDATE jobs SET state = 'starting', token = 7 WHERE id = 1")
+    monkeypatch.setenv("CLAWQ_JOB_ID", "1")
+    monkeypatch.setenv("CLAWQ_TOKEN", "7")
+    no_poke = here - {"_socket"}
+    assert imported("spend", "tokens", "10", "--json") == no_poke | {"clawq.cli.spend"}
+    assert imported("spend", "tokens", "11", code=75) == no_poke | {"clawq.cli.spend"}
+
+
 def test_even_the_first_job_of_a_home_is_cheap(home: Home) -> None:
     assert imported("enqueue", "--", "true") == ALWAYS
 
 
 def test_what_is_dear_is_never_in_the_list() -> None:
-    assert not {name.partition(".")[0] for name in ALWAYS | REFUSED | WOKEN} & NEVER
+    loaded = ALWAYS | REFUSED | WOKEN | FORECAST | FULL | TOLD
+    assert not {name.partition(".")[0] for name in loaded} & NEVER
 
 
 def test_importing_the_package_loads_nothing(home: Home) -> None:

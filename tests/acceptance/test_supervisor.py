@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -155,12 +156,14 @@ def test_a_timeout_ends_the_whole_session(fleet: Fleet) -> None:
 
 
 def test_what_an_agent_leaves_behind_is_ended_before_its_slot_is_free(fleet: Fleet) -> None:
-    left = fleet.scratch / "left"
-    job_id = fleet.script(f"setsid sleep 300 & sleep 300 & echo $! > {left}; exit 0")
+    left, stray = fleet.scratch / "left", fleet.scratch / "stray"
+    away = f"setsid sh -c 'echo $$ > {stray}; exec sleep 300'"  # in a session of its own
+    there = f"until [ -s {stray} ]; do sleep 0.01; done"
+    job_id = fleet.script(f"{away} & sleep 300 & echo $! > {left}; {there}; exit 0")
     fleet.run_until_idle()
     assert fleet.state(job_id) == "succeeded"
     assert not agent_alive(left)
-    assert not [each for each in psutil.process_iter() if each.name() == "sleep" and "300" in each.cmdline()]
+    assert not agent_alive(stray)
 
 
 def test_an_agent_without_a_sign_of_life_is_stalled(fleet: Fleet) -> None:
@@ -235,7 +238,7 @@ def test_a_hand_over_lets_agents_live_on(fleet: Fleet, how: int | None, word: st
     if how is not None:
         first.send_signal(how)
     else:
-        fleet.clawq("stop")
+        assert fleet.clawq("stop").stdout == f"supervisor {first.pid} has ended\n"
     first.wait(timeout=5)
     assert "1 agents live on" in fleet.said()
     assert first.returncode == 0
@@ -247,11 +250,17 @@ def test_a_hand_over_lets_agents_live_on(fleet: Fleet, how: int | None, word: st
 
 def test_draining_finishes_what_runs_and_starts_nothing(fleet: Fleet) -> None:
     first = fleet.start()
-    running = fleet.script("sleep 1")
+    running = fleet.script("sleep 2")
     fleet.until_state(running, "running")
+    assert fleet.clawq("why", running).stdout == (
+        f"job {running} is running: `clawq logs -f {running}` follows it\n"
+    )
     first.send_signal(signal.SIGINT)
     until(lambda: "drain" in Path(fleet.home.lock).read_text())
     waiting = fleet.script("true")
+    assert ", finishing what runs for " in fleet.clawq("status").stdout
+    asked = fleet.clawq("stop", "--drain")
+    assert asked.stdout in (f"supervisor {first.pid} has ended\n", "no supervisor is running\n")
     first.wait(timeout=20)
     assert (fleet.state(running), fleet.state(waiting)) == ("succeeded", "queued")
 
@@ -354,3 +363,28 @@ def test_a_broken_configuration_keeps_the_last_good_one(fleet: Fleet) -> None:
         until(lambda: any("max_runing" in alert for alert in map(str, fleet.json("status")["alerts"])))
         until(lambda: "max_runing" in fleet.said(), 5)
     assert fleet.clawq("config", "check", code=78).stderr.count("max_runing") == 1
+
+
+def test_a_run_folder_that_is_gone_is_made_again_and_costs_no_attempt(fleet: Fleet) -> None:
+    fleet.configure('[host]\nretry_after = "1s"\n')
+    with fleet.supervised():
+        until(lambda: "running" in fleet.said())
+        shutil.rmtree(fleet.home.run)
+        job_id = fleet.enqueue("--payload", '{"n": 1}', "--", "sh", "-c", 'cat "$CLAWQ_PAYLOAD_FILE"')
+        fleet.until_state(job_id, "succeeded", "dead")
+    seen = fleet.json("show", job_id)
+    assert (seen["job"]["state"], seen["job"]["attempts"]) == ("succeeded", 1)
+    assert [each["outcome"] for each in seen["attempts"]][-1] == "succeeded"
+
+
+def test_logs_that_cannot_be_written_kill_no_job(fleet: Fleet) -> None:
+    fleet.configure('[host]\nretry_after = "1s"\n')
+    with fleet.supervised():
+        until(lambda: "running" in fleet.said())
+        shutil.rmtree(fleet.home.logs)
+        Path(fleet.home.logs).write_text("in the way")
+        job_id = fleet.enqueue("--", "true")
+        until(lambda: "was not started" in fleet.said())
+        os.unlink(fleet.home.logs)
+        fleet.until_state(job_id, "succeeded", "dead")
+    assert (fleet.state(job_id), fleet.job(job_id)["attempts"]) == ("succeeded", 1)

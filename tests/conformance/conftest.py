@@ -9,6 +9,7 @@ import pytest
 
 from clawq.paths import Home
 from clawq.store.connection import open_db
+from tests.desk import Desk
 from tests.rows import check_books
 
 
@@ -18,3 +19,9 @@ def db(home: Home) -> Iterator[apsw.Connection]:
     yield db
     check_books(db)
     db.close()
+
+
+@pytest.fixture
+def desk(db: apsw.Connection) -> Desk:
+    """Where producers ask, over that database."""
+    return Desk(db)

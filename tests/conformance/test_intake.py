@@ -3,89 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawq import options
 from clawq.errors import Refused
-from clawq.paths import Home
 from clawq.store import jobs
-from clawq.store.connection import Immediate, open_db
-from clawq.store.draft import Draft
+from clawq.store.connection import Immediate
 from clawq.store.drain import jittered
-from clawq.store.intake import Intake, Taken
 from clawq.store.refusals import count_refusals, first_to_nag
-from tests.rows import check_books, put, states
-
-NOW = 1_900_000_000_000
-MINUTE = 60_000
-
-
-class Desk:
-    """One connection and its intake; ``take`` is a whole transaction."""
-
-    def __init__(self, home: Home) -> None:
-        self.db = open_db(home)
-        self.intake = Intake(self.db)
-
-    def configure(self, **sections: dict[str, Any]) -> None:
-        """Merge into the compiled body that is in force."""
-        body = json.loads(str(self.db.execute("SELECT body FROM config").get))
-        for section, values in sections.items():
-            body[section] |= values
-        self.db.execute("UPDATE config SET body = ?, changed_at = changed_at + 1", (json.dumps(body),))
-
-    def draft(self, now: int = NOW, **given: Any) -> Draft:
-        self.intake.stamp()
-        asked = options.read({"command": ["true"]} | given, now)
-        kind = str(asked.get("kind", "default"))
-        tenant = str(asked.get("tenant", "default"))
-        frame = self.intake.frame(kind, given.get("band"), tenant)
-        assert frame.known
-        return Draft(asked, kind, tenant, frame, "/work", "/bin", now)
-
-    def take(self, now: int = NOW, ticking: bool = False, **given: Any) -> Taken:
-        draft = self.draft(now, **given)
-        with Immediate(self.db):
-            assert self.intake.begin()
-            return self.intake.take(draft, now, ticking)
-
-    def refusal(self, now: int = NOW, **given: Any) -> Refused:
-        with pytest.raises(Refused) as refused:
-            self.take(now, **given)
-        return refused.value
-
-    def row(self, job_id: int) -> dict[str, Any]:
-        cursor = self.db.execute("SELECT * FROM jobs WHERE id = ?", (job_id,))
-        names = [name for name, _ in cursor.get_description()]
-        return dict(zip(names, next(cursor), strict=True))
-
-    def move(self, job_id: int, state: str, now: int = NOW, **columns: Any) -> None:
-        """Through the states as the supervisor would, with a token where one is due."""
-        token = job_id if state in ("starting", "running", "waiting") else None
-        ended = now if state in ("succeeded", "dead", "expired", "cancelled") else None
-        self.db.execute(
-            "UPDATE jobs SET state = ?, reason = 'x', changed_at = ?, token = ?, ended_at = ? WHERE id = ?",
-            (state, now, token, ended, job_id),
-        )
-
-    def run(self, job_id: int) -> None:
-        self.move(job_id, "starting")
-        self.move(job_id, "running")
-
-
-@pytest.fixture
-def desk(home: Home) -> Iterator[Desk]:
-    made = Desk(home)
-    yield made
-    check_books(made.db)
-    made.db.close()
-
+from tests.desk import MINUTE, NOW, Desk
+from tests.rows import check_books, states
 
 # ---------------------------------------------------------------- the row
 
@@ -382,7 +312,7 @@ def test_no_cap_is_ever_passed_and_none_refuses_early(lines: list[dict[str, Any]
         accepted.append(line)
         return "held" if line.get("hold") else "scheduled" if line.get("delay") else "queued"
 
-    desk = _in_memory()
+    desk = Desk.in_memory()
     desk.configure(limits=limits, kinds={"k": {"queue_cap": 4}})
     for start in range(0, len(lines), split):
         drafts = [desk.draft(**line) for line in lines[start : start + split]]
@@ -396,18 +326,6 @@ def test_no_cap_is_ever_passed_and_none_refuses_early(lines: list[dict[str, Any]
                 assert answer == expected(line)
     check_books(desk.db)
     desk.db.close()
-
-
-def _in_memory() -> Desk:
-    from clawq.store.connection import build_schema
-
-    desk = Desk.__new__(Desk)
-    desk.db = apsw.Connection(":memory:")
-    desk.db.execute("PRAGMA foreign_keys=ON")
-    with Immediate(desk.db):
-        build_schema(desk.db)
-    desk.intake = Intake(desk.db)
-    return desk
 
 
 # ---------------------------------------------------------------- refused for good
@@ -563,26 +481,13 @@ def test_slots_of_a_waiting_job_are_free(desk: Desk) -> None:
 # ---------------------------------------------------------------- how soon there is a place
 
 
-def _starts(desk: Desk, every_ms: int, count: int, **columns: Any) -> None:
-    for number in range(count):
-        job_id = put(desk.db, NOW - 3_600_000, **columns)
-        desk.move(job_id, "cancelled")
-        at = NOW - number * every_ms - every_ms
-        desk.db.execute(
-            "INSERT INTO attempts (token, job_id, number, claimed_at, ended_at, outcome, boot_id, lease_ms,"
-            " lease_until, grace_ms, timeout_ms, heartbeat, log)"
-            " VALUES (?, ?, 1, ?, ?, 'succeeded', 'b', 1, 1, 1, 0, 'process', 'l')",
-            (job_id, job_id, at, at),
-        )
-
-
 @pytest.mark.parametrize(
     ("every_s", "count", "least", "most"), [(10, 30, 8, 12), (1, 300, 1, 2), (300, 1, 240, 360)]
 )
 def test_retry_after_is_the_measured_time_between_starts(
     desk: Desk, every_s: int, count: int, least: int, most: int
 ) -> None:
-    _starts(desk, every_s * 1000, count)
+    desk.ran(every_s * 1000, count)
     desk.configure(limits={"max_queued": 0})
     for _ in range(20):
         seconds = desk.refusal(band="critical").retry_after_s
@@ -591,7 +496,7 @@ def test_retry_after_is_the_measured_time_between_starts(
 
 
 def test_retry_after_grows_with_what_has_to_go_first(desk: Desk) -> None:
-    _starts(desk, 10_000, 10)
+    desk.ran(10_000, 10)
     for _ in range(5):
         desk.take()
     desk.configure(limits={"max_queued": 2})
@@ -601,8 +506,8 @@ def test_retry_after_grows_with_what_has_to_go_first(desk: Desk) -> None:
 
 
 def test_retry_after_of_a_kind_and_a_tenant_is_their_own(desk: Desk) -> None:
-    _starts(desk, 10_000, 10)
-    _starts(desk, 100_000, 2, kind="k", tenant="acme")
+    desk.ran(10_000, 10)
+    desk.ran(100_000, 2, kind="k", tenant="acme")
     desk.configure(
         kinds={"k": {"queue_cap": 0}}, tenants={"acme": {"max_queued": 0}, "new": {"max_queued": 0}}
     )

@@ -86,6 +86,7 @@ def test_a_gate_resets_the_ageing_and_a_missing_slot_does_not(db: apsw.Connectio
 def test_a_head_waits_for_slots_since_its_first_such_refusal_without_a_break(db: apsw.Connection) -> None:
     job_id = put(db, NOW)
     note(db, "resource:a", NOW + 1)
+    note(db, "resource:b", NOW + 2)
     note(db, "resource:b", NOW + 2, promised_at=NOW + 99)
     note(db, "max_running", NOW + 3)
     assert row(db, "short_job", "short_since", "promised_at") == (job_id, NOW + 1, NOW + 99)
@@ -137,6 +138,16 @@ def test_jobs_beyond_their_workflows_limit_come_back_one_for_one(db: apsw.Connec
         lanes.park(db, Park(head, "workflow_limit"), MINUTE, NOW)
     finish(db, root)
     assert [each.job_id for each in lanes.heads(db)[0]] == children[:1]
+
+
+def test_a_root_that_its_own_children_keep_from_running_again_comes_back_too(db: apsw.Connection) -> None:
+    root = put(db, NOW, kind="root")
+    child = put(db, NOW, root_id=root, parent_id=root)
+    claim(db, child)
+    (head,), _ = lanes.heads(db)
+    lanes.park(db, Park(head, "workflow_limit"), MINUTE, NOW)
+    finish(db, child)
+    assert [each.job_id for each in lanes.heads(db)[0]] == [root]
 
 
 def test_idle_means_nothing_that_could_still_start(db: apsw.Connection) -> None:

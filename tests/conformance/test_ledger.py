@@ -114,6 +114,12 @@ def test_a_probe_that_never_ran_told_nothing(db: apsw.Connection) -> None:
     assert ledger.rests(db, {"api": 6}, NOW).cooldowns["api"].allowed == 1
 
 
+def test_a_probe_that_is_gone_without_a_word_keeps_nobody_out(db: apsw.Connection) -> None:
+    ledger.cool(db, "api", NOW, 100, NOW)
+    ledger.note_start(db, ["api"], ["api"], 77)
+    assert ledger.rests(db, {"api": 6}, NOW).cooldowns["api"] == Cooldown(NOW, False, 1)
+
+
 def test_the_longer_rest_stands_and_zero_clears(db: apsw.Connection) -> None:
     ledger.cool(db, "api", NOW + 900, 100, NOW)
     ledger.cool(db, "api", NOW + 100, 100, NOW)

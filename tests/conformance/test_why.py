@@ -249,9 +249,16 @@ class TestResources:
         )
         assert ask(db, behind)[0]["clears_when"] == held
         db.execute("UPDATE lanes SET promised_at = NULL")
-        assert ask(db, head)[0]["clears_when"] == f"{held}; it has reserved browser and shell"
-        db.execute("UPDATE lanes SET short_since = short_since + 1")
         assert ask(db, head)[0]["clears_when"] == held
+
+    def test_a_reservation_is_kept_while_a_count_is_in_the_way(self, db: apsw.Connection) -> None:
+        job_id = put(db, needs="browser")
+        short = {"short_job": job_id, "short_since": THEN, "promised_at": NOW + 60_000}
+        refuse(db, "max_running", needs="browser", **short)
+        at = clock(NOW + 60_000)
+        assert ask(db, job_id)[0]["clears_when"] == (
+            f"a running job ends; it has reserved browser; at the latest at {at}"
+        )
 
     def test_whoever_is_kept_back_by_a_reservation_learns_whose(self, db: apsw.Connection) -> None:
         waits = {"short_since": NOW - 300_000, "promised_at": NOW + 60_000}
@@ -264,6 +271,8 @@ class TestResources:
         (row,) = ask(db, young)
         latest = f"at the latest at {clock(NOW + 60_000)}"
         assert row["clears_when"] == f"job {owner} starts, which has reserved browser; {latest}"
+        db.execute("UPDATE lanes SET promised_at = NULL")
+        assert ask(db, young)[0]["clears_when"] == "the job that it is reserved for starts"
 
 
 class TestBudgets:

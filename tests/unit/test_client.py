@@ -144,6 +144,12 @@ def test_kinds_and_resources_must_be_configured(home: Home) -> None:
         (lambda: clawq.enqueue("site.qq"), "no kind 'site.qq' is configured: did you mean site.qa?"),
         (lambda: clawq.enqueue("zzz"), "no kind 'zzz' is configured: add [kinds.\"zzz\"] to clawq.toml"),
         (
+            lambda: clawq.enqueue("true"),
+            "no kind 'true' is configured: add [kinds.\"true\"] to clawq.toml; or, if it is a command:",
+        ),
+        (lambda: clawq.enqueue("ls -l"), "if it is a command: clawq enqueue -- ls -l"),
+        (lambda: clawq.enqueue(command=["ls -l"]), "no executable 'ls -l': a command is separate words"),
+        (
             lambda: clawq.enqueue("bare"),
             "kind 'bare' has no command: give one: clawq enqueue bare -- COMMAND",
         ),

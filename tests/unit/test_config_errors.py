@@ -243,8 +243,10 @@ ONE_BY_ONE = {
     ),
     # TOML's own errors have their own line.
     "[limits]\nmax_running = = 3": ":2: not TOML: Invalid value (column 15)",
-    "a = 1\na = 2": ":2: not TOML: Cannot overwrite a value",
-    "[limits]\n[limits]": ":2: not TOML: Cannot declare ('limits',) twice (column 8)",
+    "a = 1\na = 2": ":2: not TOML: this name is in the file already: keep one of the two",
+    '[kinds."a.b"]\n[kinds."a.b"]': (
+        ':2: not TOML: [kinds."a.b"] is in the file twice: put its keys under one header (column 13)'
+    ),
     'a = "x': ":1: not TOML: Unterminated string",
     "x = " + "9" * 5000: ": a number that nobody can mean: look for a very long one",
     "x = " + "[" * 5000: ": nested too deep: three levels are all there is",
@@ -417,6 +419,9 @@ def test_a_path_with_what_only_a_shell_expands_is_warned_of() -> None:
     ]
     assert warnings('[kinds.a.env]\nPATH = "$HOME/bin"') == [
         "f:2: kinds.a.env.PATH: ~ and $ are not expanded: write whole paths"
+    ]
+    assert warnings('[kinds.a]\ncommand = [\n "~/bin/a", "~"]') == [
+        "f:3: kinds.a.command: ~ is not expanded: write the whole path"
     ]
     assert warnings('[env]\nPATH = "/bin"\nGREETING = "$1 ~"') == []
 

@@ -39,7 +39,7 @@ def max_running(db: apsw.Connection, home: Home, now: int = 1) -> int:
 
 def test_no_file_is_a_working_setup(db: apsw.Connection, home: Home) -> None:
     assert max_running(db, home) == 8
-    assert config_row.load(db)[0] == ""
+    assert config_row.load(db)[0] == settings.NO_FILE
 
 
 def test_the_defaults_that_a_new_database_gets_are_those_of_the_models() -> None:

@@ -25,7 +25,11 @@ MINUTE = 60_000
 
 def limits(**values: object) -> Limits:
     base = Limits(
-        max_running=8, retry_after_ms=MINUTE, resources={}, tenant=lambda name: 99, kind=lambda name: None
+        max_running=8,
+        retry_after_ms=MINUTE,
+        resources={},
+        tenant=lambda name: 99,
+        kind=lambda name, band: None,
     )
     return base._replace(**values)  # type: ignore[arg-type]
 
@@ -87,7 +91,7 @@ def test_the_table_of_shares_is_what_comes_out() -> None:
 def test_the_turns_of_weights_two_and_one() -> None:
     clocks, order = Clocks({}, {}), ""
     for n in range(30):
-        heads = [Head(10 * n + k, 2, tenant, "k", "", 0) for k, tenant in enumerate("ba")]
+        heads = [Head(10 * n + k, 2, tenant, "k", "", 0) for k, tenant in enumerate("ab")]
         outcome = decide(
             0,
             Host(),

@@ -170,14 +170,14 @@ def test_term_to_the_group_leaves_the_shell_to_tell_the_end(tmp_path: Path) -> N
 
 def test_a_token_is_used_once(tmp_path: Path) -> None:
     Spawn(tmp_path, "true").end()
-    with pytest.raises(agent.CannotStart):
+    with pytest.raises(agent.SpawnFailed, match="File exists"):
         Spawn(tmp_path, "true")
 
 
 def test_no_descriptor_leaks_whatever_goes_wrong(tmp_path: Path) -> None:
     before = len(psutil.Process().open_files()), psutil.Process().num_fds()
     (tmp_path / "log").mkdir()
-    with pytest.raises(agent.CannotStart):
+    with pytest.raises(agent.SpawnFailed, match="Is a directory"):
         Spawn(tmp_path, "true")
     with pytest.raises(agent.CannotStart, match=r"null|embedded"):
         agent.spawn(["a\0b"], "/", {}, str(tmp_path / "8.attempt"), str(tmp_path / "log8"))

@@ -63,6 +63,8 @@ def test_lines_that_parse(line: str, expected: dict[str, object]) -> None:
         ("--tenant", "--tenant needs a value: --tenant NAME, or --tenant=VALUE"),
         ("--tenant --json", "--tenant needs a value"),
         ("--tenant -- true", "--tenant needs a value"),
+        ("ls -la", "unknown option '-la': a command comes after --: clawq enqueue -- ls -la ..."),
+        ("kind -x -- true", "unknown option '-x': `clawq enqueue --help` lists them"),
         ("kind true", "unexpected 'true': one KIND, and the command after --"),
     ],
 )
@@ -190,7 +192,7 @@ def test_values_that_are_taken(given_: dict[str, object], expected: dict[str, ob
         ({"env": {"A": "\0"}}, "a NUL byte"),
         ({"command": []}, "the command is empty"),
         ({"command": ["", "a"]}, "the command is empty"),
-        ({"command": "true"}, "the command is empty: a program and its arguments are needed, as a list"),
+        ({"command": "ls -l"}, 'the command is one text: give a list: ["ls", "-l"]'),
         ({"command": ["a", 1]}, "the command's argument 1: a text is needed"),
         ({"command": ["a", "\udc80"]}, "it is not UTF-8"),
         ({"command": ["a", "b\0"]}, "a NUL byte cannot be passed on"),

@@ -11,7 +11,7 @@ import pytest
 
 from clawq import settings
 from clawq.config.compiler import check_text, dump
-from clawq.settings import COMPILE, REFUSE, USE, Settings, identity, verdict
+from clawq.settings import COMPILE, NO_FILE, REFUSE, USE, Settings, identity, verdict
 
 DEAR = [
     *("re", "json", "typing", "dataclasses", "enum", "pathlib", "contextlib", "functools", "collections"),
@@ -219,7 +219,7 @@ def test_a_band_has_defaults_for_what_happens_under_load_too() -> None:
 
 def test_identity_changes_with_everything_that_may_change_the_text(tmp_path: Path) -> None:
     file = tmp_path / "clawq.toml"
-    assert identity(str(file)) == identity(str(tmp_path / "no" / "such" / "folder")) == ""
+    assert identity(str(file)) == identity(str(tmp_path / "no" / "such" / "folder")) == NO_FILE
     seen = [""]
 
     def is_news() -> None:
@@ -243,21 +243,22 @@ def test_identity_changes_with_everything_that_may_change_the_text(tmp_path: Pat
 
 def test_a_link_to_nothing_is_not_the_same_as_no_file(tmp_path: Path) -> None:
     (tmp_path / "clawq.toml").symlink_to(tmp_path / "not mounted")
-    assert identity(str(tmp_path / "clawq.toml")) != ""
+    assert identity(str(tmp_path / "clawq.toml")) != NO_FILE
 
 
 @pytest.mark.parametrize(
     ("seen", "row", "broken", "expected"),
     [
-        ("", "", None, USE),
+        (NO_FILE, NO_FILE, None, USE),
+        (NO_FILE, "0:", None, COMPILE),  # the defaults of another clawq
         ("1", "1", None, USE),
         ("2", "1", None, COMPILE),
-        ("", "1", None, COMPILE),
+        (NO_FILE, "1", None, COMPILE),
         ("2", "1", "2", USE),  # broken, and known to be: the last good form
         ("1", "1", "2", COMPILE),  # the good one is back
         ("3", "1", "2", COMPILE),
-        ("2", "", "2", REFUSE),  # there never was a good one
-        ("", "", "2", COMPILE),  # the broken one is gone
+        ("2", NO_FILE, "2", REFUSE),  # there never was a good one
+        (NO_FILE, NO_FILE, "2", COMPILE),  # the broken one is gone
     ],
 )
 def test_verdict(seen: str, row: str, broken: str | None, expected: str) -> None:

@@ -12,7 +12,7 @@ SELECT count(*), min(recent.claimed_at)
 FROM (SELECT job_id, claimed_at, ended_at, outcome FROM attempts INDEXED BY attempts_started
       WHERE claimed_at > :after ORDER BY claimed_at DESC LIMIT 100) recent
 CROSS JOIN jobs j ON j.id = recent.job_id
-WHERE recent.ended_at > :since AND recent.outcome <> 'never_started'
+WHERE recent.ended_at > :since AND recent.ended_at <= :now AND recent.outcome <> 'never_started'
     AND (:tenant IS NULL OR j.tenant = :tenant) AND (:kind IS NULL OR j.kind = :kind);
 
 -- name: ahead

@@ -3,7 +3,8 @@
 -- name: heads
 -- One row a lane, whatever the number of jobs: the tally's queued rows are the lanes, and each costs one seek.
 SELECT j.id, j.band, j.tenant, j.kind, j.needs, j.rank, j.exclusive, j.root_id, j.ready_at, j.deadline_at,
-    l.last_start_at, l.gated_at, iif(l.short_job = j.id, l.short_since, NULL), l.reason, l.retry_at, l.clears_at
+    l.last_start_at, l.gated_at, iif(l.short_job = j.id, l.short_since, NULL), l.reason, l.retry_at,
+    iif(l.short_job = j.id, l.promised_at, NULL)
 FROM tally t CROSS JOIN jobs j ON j.id = (
     SELECT id FROM jobs INDEXED BY jobs_lane
     WHERE band = t.band AND tenant = t.tenant AND kind = t.kind AND needs = t.needs

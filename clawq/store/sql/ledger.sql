@@ -45,7 +45,7 @@ DELETE FROM spends WHERE budget = :budget AND at <= :before
 
 -- name: cooldowns
 -- A handful of rows; when its probe started tells whether it has run for long enough.
-SELECT c.resource, c.until, c.step_ms, c.probe_token, c.passed_at, c.released, a.started_at
+SELECT c.resource, c.until, c.step_ms, c.probe_token, c.passed_at, c.released, a.token IS NOT NULL, a.started_at
 FROM cooldowns c LEFT JOIN attempts a ON a.token = c.probe_token AND a.ended_at IS NULL;
 
 -- name: cool

@@ -62,7 +62,7 @@ SELECT band, tenant, kind, needs, count(*) AS n, min(id) AS job_id FROM (
 -- are answer enough.
 SELECT band, tenant, kind, needs, exclusive, count(*) AS n, min(id) AS job_id FROM (
     SELECT id, band, tenant, kind, needs, exclusive FROM jobs INDEXED BY jobs_parked_root
-    WHERE state = 'queued' AND parked = 'workflow_limit' AND root_id > 0 LIMIT 500
+    WHERE state = 'queued' AND parked = 'workflow_limit' AND coalesce(root_id, id) > 0 LIMIT 500
 ) GROUP BY band, tenant, kind, needs, exclusive;
 
 -- name: refusals

@@ -30,6 +30,6 @@ SELECT id, kind, tenant, needs, exclusive, root_id, started_at FROM jobs INDEXED
 WHERE state IN ('starting', 'running', 'waiting') ORDER BY id;
 
 -- name: reservations
--- Heads that have waited long enough to reserve, the longest first; one row a lane.
+-- Heads that were promised what they have reserved, the earliest first; one row a lane.
 SELECT short_job, needs, promised_at FROM lanes
-WHERE short_job IS NOT NULL AND short_since <= ? AND needs <> '' ORDER BY short_since, short_job;
+WHERE short_job IS NOT NULL AND promised_at IS NOT NULL AND needs <> '' ORDER BY promised_at, short_job;
