@@ -61,6 +61,7 @@ class Limits:
 
     __slots__ = (
         "age_boost_ms",
+        "log_max_mb",
         "max_held",
         "max_queued",
         "max_queued_per_tenant",
@@ -81,6 +82,7 @@ class Limits:
         self.reserve_after_ms: int = body["reserve_after_ms"]
         self.age_boost_ms: int = body["age_boost_ms"]
         self.retention_ms: int = body["retention_ms"]
+        self.log_max_mb: int = body["log_max_mb"]
 
 
 class Host:

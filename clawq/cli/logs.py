@@ -180,6 +180,11 @@ class Output:
         if self._file is None and not self._open():
             return
         assert self._file is not None
+        if os.lseek(self._file, 0, os.SEEK_CUR) > os.fstat(self._file).st_size:
+            # The supervisor has cut its middle; what was not read of it may have gone with that.
+            os.lseek(self._file, 0, os.SEEK_END)
+            self._left = b""
+            yield "... cut here by clawq (limits.log_max_mb) ..."
         while chunk := os.read(self._file, CHUNK):
             *whole, self._left = (self._left + chunk).split(b"\n")
             if len(self._left) > CHUNK:

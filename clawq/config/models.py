@@ -292,6 +292,9 @@ class Limits(Table):
     )
     age_boost: SomeTime = _key("10m", "a job rises one band for each such time that it waits")
     retention: SomeTime = _key("30d", "how long ended jobs and their logs are kept")
+    log_max_mb: Positive = _key(
+        64, "of one attempt's output, in MB; of more the head and the tail are kept and the middle is cut"
+    )
 
 
 class Host(Table):

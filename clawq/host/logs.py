@@ -14,9 +14,13 @@ from typing import NamedTuple
 
 CHUNK = 1 << 20
 LAST_TAIL = 1 << 16
-"""A tail this short is always moved in time, however fast the agent writes."""
+"""A piece this short is moved before an agent, however fast, has written as much again."""
+SHORT_READS = 16
+"""So often it is looked whether something came while the last piece was moved."""
 
-_NOTE = re.compile(rb"\n\.\.\. [0-9.]+ MB cut here by clawq \(([0-9]{1,18}) bytes, limits\.log_max_mb\) \.\.\.\n")
+_NOTE = re.compile(
+    rb"\n\.\.\. [0-9.]+ MB cut here by clawq \(([0-9]{1,18}) bytes, limits\.log_max_mb\) \.\.\.\n"
+)
 _NOTE_BYTES = 128
 
 
@@ -77,29 +81,26 @@ def _move_down(file: int, keep: Plan) -> int:
         start = keep.head + len(text)
         if source <= start:
             return 0
-        end = _copy(file, source, start, 2 * tail if tail > LAST_TAIL else None)
+        os.pwrite(file, text, keep.head)
+        end = _copy(file, source, start, 2 * max(tail, LAST_TAIL))
         if end is not None:
-            break
-        tail = max(LAST_TAIL, tail // 4)
-    os.pwrite(file, text, keep.head)
-    os.ftruncate(file, end)
-    return cut
+            os.ftruncate(file, end)
+            return cut
+        tail //= 4
 
 
-def _copy(file: int, source: int, target: int, most: int | None) -> int | None:
+def _copy(file: int, source: int, target: int, most: int) -> int | None:
     """Move everything from `source` on to `target`, below it: where it ends then.
 
     None when it was more than `most`: the agent writes faster than this moves.
     """
-    left = most
-    while block := os.pread(file, CHUNK, source):
+    short = 0
+    while short < SHORT_READS and (block := os.pread(file, CHUNK, source)):
         os.pwrite(file, block, target)
         source += len(block)
         target += len(block)
-        if left is not None:
-            left -= len(block)
-            if left < 0:
-                return None
-        elif len(block) < CHUNK:
-            break
+        most -= len(block)
+        short += len(block) < LAST_TAIL
+        if most < 0 and len(block) >= LAST_TAIL:
+            return None
     return target

@@ -185,6 +185,7 @@ _KILLS: dict[str, tuple[str, str | None, bool, str]] = {
     "deadline": ("timed_out", "timeout", True, "its deadline passed"),
     "stalled": ("stalled", "stalled", True, "no sign of life for a whole lease"),
     "over_footprint": ("over_footprint", "transient", True, "outgrew max_procs or max_mb"),
+    "filled_disk": ("over_footprint", "transient", True, "ended because the disk was nearly full"),
     "cancelled": ("cancelled", None, True, "cancelled"),
     "stopped": ("lost", "lost", False, "ended by `clawq stop --now`"),
 }

@@ -52,6 +52,7 @@ SEEN = (
     Seen("its `timeout` passed", Evidence(exit_code=143, kill="timed_out")),
     Seen("no sign of life for a whole `lease`", Evidence(exit_code=143, kill="stalled")),
     Seen("it outgrew `max_procs` or `max_mb`", Evidence(exit_code=143, kill="over_footprint")),
+    Seen("it wrote fastest while the disk was nearly full", Evidence(exit_code=143, kill="filled_disk")),
     Seen("it was cancelled", Evidence(exit_code=143, kill="cancelled")),
     Seen("ended by `clawq stop --now`", Evidence(exit_code=143, kill="stopped")),
     Seen("gone without an exit code (a crash, a reboot)", Evidence()),

@@ -57,6 +57,9 @@ class Agent:
     max_mb: int | None = None
     over: str | None = None
     """How it has outgrown these."""
+    log_bytes: int = 0
+    log_looked: int | None = None
+    """How long its log was at the last look, and when that was."""
     classify: str = "none"
     """Who reads its output at the end, and what is looked for in it besides."""
     errors: tuple[ErrorPattern, ...] = ()

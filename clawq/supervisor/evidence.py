@@ -37,7 +37,7 @@ def gather(agent: Agent, home: Home, wall: int) -> Found:
     evidence = Evidence(
         exit_code=reading.exit_code,
         kill=None if _own_end_first(agent) else agent.kill_reason,
-        detail=agent.over if agent.kill_reason == "over_footprint" else None,
+        detail=agent.over if agent.kill_reason in ("over_footprint", "filled_disk") else None,
     )
     result = result_file.read(job_files(home, agent.token)["result"])
     word, complaint = word_of(result.value)

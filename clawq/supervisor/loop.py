@@ -29,6 +29,7 @@ from clawq.paths import Home, as_utf8, utf8_path
 from clawq.store import attempts, config_row, lanes
 from clawq.store.connection import BUSY_MS, Immediate, SchemaMoved, open_db, storage_errors
 from clawq.store.wal import Wal
+from clawq.supervisor import outputs
 from clawq.supervisor.adopt import adopt, clear_run_folder, exit_watch
 from clawq.supervisor.end import forget, signal_if_due
 from clawq.supervisor.look import Findings, look, measure_trees
@@ -109,6 +110,7 @@ class Supervisor:
         self.sleep_until = 0
         self.data_version = -1
         self.look_at_trees = 0
+        self.look_at_outputs = 0
         self.clock_offset = wall_ms() - mono_ms()
         if instance.was_left_open:
             self.state.ramp_since = wall_ms()
@@ -179,6 +181,7 @@ class Supervisor:
                 if findings.look_again is not None:
                     self.sleep_until = min(self.sleep_until, findings.look_again)
                 self._measure_trees(findings, mono)
+                self._tend_outputs(findings, mono)
                 self.state.probes.poll(mono)
                 written = self._record(findings, mono)
         except (Displaced, SchemaMoved):
@@ -303,6 +306,16 @@ class Supervisor:
             self.look_at_trees = mono + TREES_MS
         self.sleep_until = min(self.sleep_until, self.look_at_trees)
 
+    def _tend_outputs(self, findings: Findings, mono: int) -> None:
+        """No log without end, and no agent that fills the disk."""
+        agents = self.state.agents
+        if not agents:
+            return
+        if mono >= self.look_at_outputs:
+            settings = self.state.settings
+            self.look_at_outputs = outputs.tend(agents.values(), settings, self.home, findings, mono)
+        self.sleep_until = min(self.sleep_until, self.look_at_outputs)
+
     def _measure(self, mono: int) -> None:
         state = self.state
         if mono - self.sampled >= SAMPLE_MS and state.mode == RUN and lanes.any_queued(state.db):
@@ -323,6 +336,7 @@ class Supervisor:
         for agent in written.gone:
             state.agents.pop(agent.token, None)
             self.wakeups.unwatch(agent.token)
+            outputs.tidy(agent, state.settings)
             forget(agent, self.home)
         for agent in written.started:
             agent.running = True
