@@ -21,8 +21,8 @@ MB = 1 << 20
 def tend(agents: Iterable[Agent], settings: Settings, home: Home, findings: Findings, mono: int) -> int:
     """Trim the logs that have grown too long; when the disk is nearly full, the fastest writer is overdue.
 
-    When to look again, on the monotonic clock in ms: sooner while one grows so fast that it would be twice too
-    long by then.
+    When to look again, on the monotonic clock in ms: sooner while one grows so fast that it would be twice
+    too long by then.
     """
     most = settings.limits.log_max_mb * MB
     again, writers = mono + LOOK_MS, {}

@@ -51,12 +51,14 @@ def test_a_second_cut_adds_to_the_first_and_leaves_one_note(tmp_path: Path) -> N
     with open(path, "ab") as file:
         file.write(b"more\n" * 200_000)
     second = logs.trim(str(path), MB)
-    assert first and second
+    assert first
+    assert second
     after = path.read_bytes()
     assert after.count(b"cut here by clawq") == 1
     assert logs.note(first + second) in after
     assert len(after) < MB
-    assert after.startswith(b"line 00000000\n") and after.endswith(b"more\n")
+    assert after.startswith(b"line 00000000\n")
+    assert after.endswith(b"more\n")
 
 
 def test_a_file_of_nothing_but_holes_costs_no_time(tmp_path: Path) -> None:
