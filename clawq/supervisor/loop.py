@@ -289,10 +289,17 @@ class Supervisor:
         return record(state, findings, renew, now, mono)
 
     def _notice_wake(self, mono: int) -> None:
-        """The wall clock went on while ours stood still: everything due meanwhile is due at once."""
+        """The wall clock went on while ours stood still: everything due meanwhile is due at once.
+
+        Or somebody has set it back: nothing that we hold back waits for a moment that is a day away now.
+        """
         now = wall_ms()
-        if now - mono - self.clock_offset > WAKE_MS:
+        jump = now - mono - self.clock_offset
+        if jump > WAKE_MS:
             self.state.ramp_since, self.state.ramp_started = now, 0
+            self.record_at = 0
+        elif jump < -WAKE_MS:
+            self.state.not_after(now)
             self.record_at = 0
         self.clock_offset = now - mono
 

@@ -46,6 +46,12 @@ class State:
     next_due: int = 0
     """When the calendar alone next changes something."""
 
+    def not_after(self, now: int) -> None:
+        """What began by a clock that was ahead begins now."""
+        if self.ramp_since is not None:
+            self.ramp_since = min(self.ramp_since, now)
+        self.spawn_closed_until = min(self.spawn_closed_until, now + self.settings.host.retry_after_ms)
+
 
 def wall_ms() -> int:
     return time.time_ns() // 1_000_000
