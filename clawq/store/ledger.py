@@ -69,6 +69,14 @@ def forget_spends(db: apsw.Connection, rules: dict[str, BudgetRule], now: int) -
         db.execute(SQL["forget_spends"], {"budget": name, "before": now - rule.per_ms})
 
 
+def not_after(db: apsw.Connection, budgets: Iterable[str], now: int) -> None:
+    """The clock was set back: what was written down by the one that was ahead began now."""
+    for name in budgets:
+        db.execute(SQL["spends_not_after"], {"budget": name, "now": now})
+    db.execute(SQL["cooldowns_not_after"], {"now": now})
+    db.execute(SQL["streaks_not_after"], {"now": now})
+
+
 def rests(db: apsw.Connection, limits: dict[str, int], now: int) -> Rests:
     """Every resource at rest; those that everybody may use again are cleared. `limits`: slots by resource."""
     found: dict[str, Cooldown] = {}

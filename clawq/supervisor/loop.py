@@ -337,6 +337,7 @@ class Supervisor:
         if written.settings is not None:
             state.form, state.settings = written.settings
         state.not_started = []
+        state.set_back = False
         state.next_due = written.next_due
         if written.spawn_failed:
             state.spawn_closed_until = now + state.settings.host.retry_after_ms

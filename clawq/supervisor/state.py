@@ -43,11 +43,14 @@ class State:
     """Epoch ms since when starts come one by one, after a crash or a wake; None when they do not."""
     ramp_started: int = 0
     spawn_closed_until: int = 0
+    set_back: bool = True
+    """The clock may be behind what is written down: it was set, or ran on while nobody looked."""
     next_due: int = 0
     """When the calendar alone next changes something."""
 
     def not_after(self, now: int) -> None:
-        """What began by a clock that was ahead begins now."""
+        """The clock was set back: what began by the one that was ahead begins now."""
+        self.set_back = True
         if self.ramp_since is not None:
             self.ramp_since = min(self.ramp_since, now)
         self.spawn_closed_until = min(self.spawn_closed_until, now + self.settings.host.retry_after_ms)

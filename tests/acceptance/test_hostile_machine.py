@@ -235,6 +235,7 @@ def test_a_clock_that_jumps_a_day_ahead_and_back_loses_and_repeats_nothing(fleet
     fleet.configure(
         '[kinds.fails]\nbackoff = "1h"\nmax_age = "30d"\nmax_attempts = 9\n'
         f'command = ["sh", "-c", "echo run >> {fleet.scratch}/fails; exit 1"]\n'
+        '[budgets.pages]\nlimit = 1\nper = "2s"\n[kinds.spends]\nspends = { pages = 1 }\ncommand = ["true"]\n'
     )
     with strange(fleet) as clock:
         running = fleet.script("--timeout", "1h", waits_for(fleet, "running"))
@@ -249,7 +250,10 @@ def test_a_clock_that_jumps_a_day_ahead_and_back_loses_and_repeats_nothing(fleet
         fleet.until_state(doomed, "dead", "expired")
         until(lambda: fleet.lines("fails") == ["run", "run"])
         fleet.until_state(failing, "scheduled")
+        spender = fleet.enqueue("spends")
+        fleet.until_state(spender, "succeeded")
         move(clock, -DAY_MS)
+        fleet.until_state(fleet.enqueue("spends"), "succeeded")
         behind = fleet.script(f"echo run >> {fleet.scratch}/behind")
         fleet.until_state(behind, "succeeded")
         move(clock, 0)

@@ -223,3 +223,20 @@ def test_observing_begins_with_a_clean_sheet_and_leaves_it_to_be_read(db: apsw.C
     ledger.keep_observing(db, False, NOW)
     assert db.execute("SELECT value FROM meta WHERE key = 'observe'").get is None
     assert db.execute("SELECT reason FROM observed").get == "new"
+
+
+def test_what_a_clock_that_was_ahead_wrote_down_counts_from_now_on(db: apsw.Connection) -> None:
+    day = 86_400_000
+    ledger.reserve(db, "acme", 1, [("tokens", 300)], NOW + day)
+    ledger.reserve(db, "acme", 2, [("tokens", 10)], NOW - 30_000)
+    ledger.cool(db, "browser", NOW + day + 60_000, 1_000, NOW + day)
+    ledger.cool(db, "shell", NOW + 60_000, 1_000, NOW - 5)
+    ledger.not_after(db, TOKENS, NOW)
+    assert used(db, NOW) == 310
+    assert used(db, NOW + 30_000) == 300
+    assert used(db, NOW + 60_000) == 0
+    resting = ledger.rests(db, {}, NOW).cooldowns
+    assert {name: each.until for name, each in resting.items()} == {
+        "browser": NOW + 60_000,
+        "shell": NOW + 60_000,
+    }

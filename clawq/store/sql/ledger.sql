@@ -43,6 +43,19 @@ UPDATE spends SET amount = amount - :amount WHERE id = (
 DELETE FROM spends WHERE budget = :budget AND at <= :before
     AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.token = spends.token AND a.ended_at IS NULL);
 
+-- name: spends_not_after
+-- By a clock that was ahead: it would count until the right one gets there.
+UPDATE spends SET at = :now WHERE budget = :budget AND at > :now;
+
+-- name: cooldowns_not_after
+-- As long a rest as it was set for, from now on.
+UPDATE cooldowns SET until = until - max(0, set_at - :now), set_at = min(set_at, :now),
+    passed_at = min(passed_at, :now) WHERE set_at > :now OR passed_at > :now;
+
+-- name: streaks_not_after
+-- The next rest in a row is measured from the last one.
+UPDATE streaks SET until = until - (since - :now), since = :now WHERE since > :now;
+
 -- name: cooldowns
 -- A handful of rows; when its probe started tells whether it has run for long enough.
 SELECT c.resource, c.until, c.step_ms, c.probe_token, c.passed_at, c.released, a.token IS NOT NULL, a.started_at
