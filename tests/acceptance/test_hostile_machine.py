@@ -191,18 +191,18 @@ def test_a_database_damaged_under_a_supervisor_is_said_and_never_replaced(fleet:
     """A state file that could not be read was replaced by an empty one."""
     database = Path(fleet.home.db)
     with fleet.supervised() as supervisor:
-        fleet.until_state(fleet.script("true"), "succeeded")
+        fleet.until_state(fleet.script(waits_for(fleet, "first")), "running")
         before = database.stat()
         with open(database, "r+b") as file:
             if damage == "truncated":
                 file.truncate(100)
             else:
                 file.write(b"\xa5" * before.st_size)
-        for name in ("-wal", "-shm"):
-            part = Path(fleet.home.db + name)
-            if part.exists() and name == "-wal":
-                os.truncate(part, 0)
+        os.truncate(fleet.home.db + "-wal", 0)
         fleet.clawq("enqueue", "--", "true", code=74)
+        (fleet.scratch / "go").touch()
+        until(lambda: fleet.home.db in fleet.said(), 20, fleet.said)
+        assert supervisor.poll() is None
         said = fleet.end(supervisor, signal.SIGTERM)
     assert "Traceback" not in said, said
     damaged = database.read_bytes()
