@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import psutil
 import pytest
 
 from clawq.paths import Home
-from tests.fleet import Fleet
+from tests.fleet import CLAWQ, ROOT, Fleet
 from tests.waiting import until
 
 MB = 1 << 20
@@ -38,10 +39,14 @@ def test_output_without_end_is_kept_small_while_it_comes(fleet: Fleet) -> None:
         job_id = fleet.script(f"echo the first line; {block}; {loop}; echo the last line")
         fleet.until_state(job_id, "running")
         log = log_of(fleet, job_id)
+        with open(fleet.scratch / "followed", "wb") as followed:
+            follower = subprocess.Popen([*CLAWQ, "logs", "--follow", str(job_id)], stdout=followed, cwd=ROOT)
         until(lambda: log.exists() and b"cut here by clawq" in log.read_bytes(), 20)
         assert fleet.state(job_id) == "running"
         (fleet.scratch / "go").touch()
         fleet.until_state(job_id, "succeeded")
+        assert follower.wait(timeout=30) == 0
+        assert (fleet.scratch / "followed").read_bytes().endswith(b"the last line\n")
     until(lambda: log.stat().st_size <= MB)
     shown = fleet.clawq("logs", job_id).stdout.splitlines()
     assert (shown[0], shown[-1]) == ("the first line", "the last line")
