@@ -15,6 +15,8 @@ from clawq.supervisor.look import Findings
 LOOK_MS = 1_000
 """The loop turns as often anyway, and a look is one stat() for each agent."""
 SOONEST_MS = 100
+HURRIED_MB = 4
+"""What is left of the log of one that is to be ended: its end can be written down only where there is room."""
 MB = 1 << 20
 
 
@@ -58,6 +60,8 @@ def _look_at_disk(
         if agent.token == token:
             agent.over = f"wrote {writers[token]:.0f} MB/s while the disk was nearly full"
             findings.overdue.append((agent, "filled_disk"))
+            if logs.trim(agent.log, min(settings.limits.log_max_mb, HURRIED_MB) * MB) is not None:
+                agent.log_bytes = _size(agent.log)
 
 
 def _rate(agent: Agent, mono: int) -> float:

@@ -128,15 +128,19 @@ def test_a_disk_that_is_nearly_full_defers_starts_and_says_so(fleet: Fleet, disk
         fleet.until_state(job_id, "succeeded")
 
 
-def test_the_one_that_fills_the_disk_is_ended(fleet: Fleet, disk: Path) -> None:
+@pytest.mark.parametrize(
+    "writes",
+    ["head -c 400000 /dev/zero; sleep 0.02", "head -c 100000000 /dev/zero 2>&-"],
+    ids=["seen", "full"],
+)
+def test_the_one_that_fills_the_disk_is_ended(fleet: Fleet, disk: Path, writes: str) -> None:
     """107 GB in three minutes, on a disk that others need too."""
     fleet.configure(
         '[limits]\nlog_max_mb = 64\n[host]\nmin_free_disk_mb = 40\n[kinds.default]\ngrace = "1s"\n'
     )
     with fleet.supervised():
         quiet = fleet.script(waits_for(fleet, "quiet"))
-        slow = "while :; do head -c 400000 /dev/zero; sleep 0.02; done"
-        loud = fleet.script("--max-attempts", "1", slow)
+        loud = fleet.script("--max-attempts", "1", f"while :; do {writes}; done")
         fleet.until_state(loud, "dead", seconds=30)
         assert fleet.state(quiet) == "running"
         (fleet.scratch / "go").touch()
