@@ -27,7 +27,9 @@ class Fleet:
         self.scratch = Path(home.data).parent / "scratch"
         self.scratch.mkdir(exist_ok=True)
 
-    def clawq(self, *words: object, code: int | None = 0, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    def clawq(
+        self, *words: object, code: int | None = 0, timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
         argv = [*CLAWQ, *map(str, words)]
         env = os.environ | {"PYTHONPATH": str(ROOT)}
         done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, env=env)
