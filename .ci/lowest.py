@@ -11,8 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".venv-lowest"
-# Only what the tests import: the linters ask for newer releases of the same libraries.
-TEST_TOOLS = {"hypothesis", "platformdirs", "pytest", "pytest-xdist"}
+# Only what the tests use: the other tools ask for newer releases of the same libraries.
+TEST_TOOLS = {"hypothesis", "mypy", "platformdirs", "pytest", "pytest-xdist"}
 
 
 def main() -> int:

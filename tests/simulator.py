@@ -374,7 +374,10 @@ class Simulator:
         job.parked = None
 
     def _unpark(self, left: Job) -> None:
-        """A job left the queue for good, or ended."""
+        """A job left the queue for good, or ended. SQLite runs the trigger that was made last first."""
+        same_root = [self.waiting[job_id] for job_id in self._parked[left.root]]
+        if same_root:
+            self._back_in_lane(min(same_root, key=lambda each: each.place))
         if left.exclusive is not None and not self._is_taken(left.exclusive):
             best: dict[Lane, Job] = {}
             for each in (self.waiting[job_id] for job_id in self._parked[left.exclusive]):
@@ -382,9 +385,6 @@ class Simulator:
                     best[each.lane] = each
             for each in best.values():
                 self._back_in_lane(each)
-        same_root = [self.waiting[job_id] for job_id in self._parked[left.root]]
-        if same_root:
-            self._back_in_lane(min(same_root, key=lambda each: each.place))
 
     def _back_in_lane(self, job: Job) -> None:
         self._take_back(job)
