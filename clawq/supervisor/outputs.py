@@ -16,7 +16,7 @@ LOOK_MS = 1_000
 """The loop turns as often anyway, and a look is one stat() for each agent."""
 SOONEST_MS = 100
 HURRIED_MB = 4
-"""What is left of the log of one that is to be ended: its end can be written down only where there is room."""
+"""What is left of the log of one that is to be ended: its end is written down only where there is room."""
 MB = 1 << 20
 
 
@@ -65,11 +65,10 @@ def _look_at_disk(
 
 
 def _rate(agent: Agent, mono: int) -> float:
-    """Bytes per ms since the last look; 0 at the first."""
-    size, before, looked = _size(agent.log), agent.log_bytes, agent.log_looked
+    """Bytes per ms since the last look, at the first one since its start."""
+    size, before = _size(agent.log), agent.log_bytes
+    looked = agent.started if agent.log_looked is None else agent.log_looked
     agent.log_bytes, agent.log_looked = size, mono
-    if looked is None:
-        return 0.0
     return max(0, size - before) / max(1, mono - looked)
 
 
