@@ -13,9 +13,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from clawq.paths import Home
+from clawq.paths import Home, find_home
 from clawq.store.connection import open_db
-from tests.fleet import ROOT, Fleet
+from tests.fleet import CLAWQ, ROOT, Fleet
 from tests.rows import check_books
 from tests.waiting import until
 
@@ -269,3 +269,22 @@ def test_a_clock_that_jumps_a_day_ahead_and_back_loses_and_repeats_nothing(fleet
     assert fleet.lines("fails") == ["run", "run"]
     assert [fleet.lines(name) for name in ("running", "later", "behind")] == [["run"]] * 3
     check_sound(fleet)
+
+
+# ---------------------------------------------------------------- the home
+
+
+def test_a_home_with_spaces_quotes_and_letters_of_any_alphabet(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`~/Library/Application Support/clawq` has a space; others have worse."""
+    monkeypatch.setenv("CLAWQ_HOME", str(Path(home.data).parent / "it's å $HOME; 家"))
+    fleet = Fleet(find_home())
+    assert fleet.home.socket_fits
+    with fleet.supervised():
+        job_id = fleet.script(
+            f'printf %s "$CLAWQ_RESULT_FILE"; echo 1 > "$CLAWQ_RESULT_FILE"; {" ".join(CLAWQ)} beat'
+        )
+        fleet.until_state(job_id, "succeeded")
+    assert fleet.clawq("logs", job_id).stdout.startswith(fleet.home.run)
+    assert fleet.json("show", job_id)["result"] == 1
