@@ -121,8 +121,17 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
 
     # ------------------------------------------------------------------ people
 
+    @stateful.initialize(first=st.lists(asked, min_size=2, max_size=6))
+    def begin_at_work(self, first: list[dict[str, Any]]) -> None:
+        for given in first:
+            self.enqueue_one(given)
+        self.turn_with(None)
+
     @stateful.rule(given=asked)
     def enqueue(self, given: dict[str, Any]) -> None:
+        self.enqueue_one(given)
+
+    def enqueue_one(self, given: dict[str, Any]) -> None:
         given = {
             name: value for name, value in given.items() if name != "dedupe_scope" or "dedupe_key" in given
         }
@@ -207,12 +216,14 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
         there = [run for run in self.runs.values() if run.spawned and not run.over]
         return there[pick % len(there)] if there else None
 
+    @stateful.precondition(lambda self: self.agent(0) is not None)
     @stateful.rule(pick=picks, code=st.sampled_from(ENDS))
     def an_agent_ends(self, pick: int, code: int | None) -> None:
         run = self.agent(pick)
         if run is not None:
             run.over, run.code = True, code
 
+    @stateful.precondition(lambda self: self.agent(0) is not None)
     @stateful.rule(
         pick=picks,
         action=st.sampled_from(["begin", "begin", "done", "failed"]),
@@ -235,6 +246,7 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
                     self.db, tenant, run.job_id, run.token, "mail", action, effects.SCOPES, self.now
                 )
 
+    @stateful.precondition(lambda self: self.agent(0) is not None)
     @stateful.rule(pick=picks, word=st.sampled_from(["transient", "permanent", "rate_limit"]))
     def an_agent_tells_of_its_failure(self, pick: int, word: str) -> None:
         run = self.agent(pick)
@@ -258,6 +270,9 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
 
     @stateful.rule(overdue=st.sampled_from([None, None, None, "timed_out", "stalled"]))
     def turn(self, overdue: str | None) -> None:
+        self.turn_with(overdue)
+
+    def turn_with(self, overdue: str | None) -> None:
         findings = self.look(self.state)
         if overdue is not None:
             findings.overdue = [(agent, overdue) for agent in self.alive(self.state)[:1]]
@@ -460,7 +475,7 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
             for run in self.runs.values():
                 run.over = run.over or run.spawned
             self.now += 7 * 3_600_000
-            self.turn(None)
+            self.turn_with(None)
             left = set(states(self.db).values())
             if left <= {*job.ENDED, job.UNKNOWN, job.HELD}:
                 break
