@@ -18,9 +18,9 @@ from clawq.store import views
 
 LOOK_S = 0.1
 CHUNK = 1 << 16
+"""Bytes read at once, and the longest line: an agent may never write the end of one."""
 AFTER_A_CUT = 100
 """Lines shown again of a log that was cut while it was followed."""
-"""Bytes read at once, and the longest line: an agent may never write the end of one."""
 
 
 class NoOutput(ClawqError):
