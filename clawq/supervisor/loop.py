@@ -195,6 +195,8 @@ class Supervisor:
             self._remember(written, mono)
         self._signal_agents(mono)
         if written is not None:
+            if written.tickets:
+                self._check_ground()  # it may have been stopped since the commit, and replaced
             for ticket in written.tickets:
                 self._spawn(ticket)
             self.state.probes.committed(written.ask, self.state.settings, self.base_env, mono)
@@ -285,6 +287,7 @@ class Supervisor:
         renew = bool(state.agents) and mono >= self.renew_at
         if not (changed or due or renew or findings or state.not_started or state.probes.owes(mono)):
             return None
+        self._check_ground()
         self._measure(mono)
         return record(state, findings, renew, now, mono)
 
