@@ -43,7 +43,8 @@ def following(db: apsw.Connection, head: Head) -> Head | None:
     row = db.execute(SQL["following"], head._asdict()).fetchone()
     if row is None:
         return None
-    return Head(*row)._replace(last_start_at=head.last_start_at, gated_at=head.gated_at)
+    found = Head(*row[:-1])
+    return found._replace(last_start_at=head.last_start_at, gated_at=head.gated_at, bare=row[-1])
 
 
 def any_queued(db: apsw.Connection) -> bool:
