@@ -88,7 +88,10 @@ def note_wait(db: apsw.Connection, wait: Wait, told: Told | None, every_ms: int,
 
 
 def note_start(db: apsw.Connection, head: Head, now: int) -> None:
-    db.execute(SQL["clear_lane"], {**head._asdict(), "now": now})
+    """A head was claimed."""
+    started = {**head._asdict(), "now": now}
+    db.execute(SQL["clear_lane"], started)
+    db.execute(SQL["serve"], started)
 
 
 def park(db: apsw.Connection, parked: Park, every_ms: int, now: int) -> None:

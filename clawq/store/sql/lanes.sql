@@ -66,6 +66,10 @@ ON CONFLICT DO UPDATE SET reason = NULL, measured = NULL, limit_value = NULL, si
     short_job = NULL, short_since = NULL, promised_at = NULL, clears_at = NULL,
     last_start_at = excluded.last_start_at;
 
+-- name: serve
+-- The wait of whatever else of the band has the same needs counts from here too; the starter's own lane may be gone.
+UPDATE lanes SET last_start_at = :now WHERE band = :band AND needs = :needs AND last_start_at IS NOT :now;
+
 -- name: turns
 -- Whose turn it is; tenants whose clock is not ahead of their band's present have no row.
 SELECT band, tenant, clock FROM turns;
