@@ -265,10 +265,18 @@ class Supervisor:
         return record(state, findings, renew, now, mono)
 
     def _notice_wake(self, mono: int) -> None:
-        """The wall clock went on while ours stood still: everything due meanwhile is due at once."""
-        now = wall_ms()
-        if now - mono - self.clock_offset > WAKE_MS:
-            self.state.ramp_since, self.state.ramp_started = now, 0
+        """The wall clock went on while ours stood still: everything due meanwhile is due at once.
+
+        Where it was set back, what we remember by it moves along: else nothing starts until it is that late.
+        """
+        now, state = wall_ms(), self.state
+        jump = now - mono - self.clock_offset
+        if jump > WAKE_MS:
+            state.ramp_since, state.ramp_started = now, 0
+            self.record_at = 0
+        elif jump < -WAKE_MS:
+            state.ramp_since = None if state.ramp_since is None else state.ramp_since + jump
+            state.spawn_closed_until += jump
             self.record_at = 0
         self.clock_offset = now - mono
 
