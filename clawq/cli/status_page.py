@@ -52,7 +52,7 @@ def _supervisor(document: Document) -> list[Part]:
     if found["pid"] is None:
         return [("not running", BAD if document["alerts"] else QUIET)]
     said: Part = ("running", GOOD) if found["running"] else ("not ticking", BAD)
-    since = words.short((document["now"] - found["since"]) / 1000)
+    since = words.short(max(0, document["now"] - found["since"]) / 1000)  # a clock may be set back
     # The lock file is written anew when a supervisor begins to end: `since` is then counted from that.
     doing = _ENDING.get(found["mode"])
     return [said, f", pid {found['pid']}, ", (f"{doing} for {since}", WAITS) if doing else f"up {since}"]

@@ -127,7 +127,7 @@ def _ask(now: int, host: Host, books: Books, head: Head, limits: Limits, promise
     )
     if refusal is None:
         return Start(head)
-    if limits.observing and refusal.reason not in OBSERVED_ANYWAY:
+    if limits.observing and refusal.reason not in OBSERVED_ANYWAY and _has_a_command(head, limits):
         return Start(head, refusal.reason)
     return refusal if isinstance(refusal, Park) else _hold_back(now, books, head, refusal, limits, promised)
 
@@ -140,8 +140,15 @@ def _is_paused(head: Head, limits: Limits) -> bool:
     return any(scope in limits.paused for scope in scopes)
 
 
+def _has_a_command(head: Head, limits: Limits) -> bool:
+    """Its own, or its kind's: one whose kind left the configuration has nothing to run."""
+    return not head.bare or limits.has_command(head.kind, head.band)
+
+
 def _fits(head: Head, limits: Limits) -> Wait | None:
     """What no end of any other job could ever give it."""
+    if not _has_a_command(head, limits):
+        return Wait(head, "never_fits")
     for name in head.resources:
         resource = limits.resources.get(name)
         if resource is None or resource.limit <= 0:

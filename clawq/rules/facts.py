@@ -22,7 +22,7 @@ class Head(NamedTuple):
 
     ``rank`` orders within a lane: when it was first due minus its priority, in ms. ``gated_at`` is the lane's
     last refusal by a pause, a gate or a cooldown; ``short_since`` is since when this very job was refused
-    only for slots that others hold.
+    only for slots that others hold; ``bare`` is one without a command of its own, which runs its kind's.
     """
 
     job_id: int
@@ -38,6 +38,7 @@ class Head(NamedTuple):
     last_start_at: int | None = None
     gated_at: int | None = None
     short_since: int | None = None
+    bare: bool = False
 
     @property
     def lane(self) -> Lane:
@@ -147,6 +148,8 @@ class Limits(NamedTuple):
     tenant: Callable[[str], int]
     kind: Callable[[str, int], int | None]
     """What a job of this kind that came in this band may add to: jobs of the kind at once, None for any."""
+    has_command: Callable[[str, int], bool] = lambda kind, band: True
+    """Is there a command for a bare job of this kind that came in this band?"""
     weight: Callable[[str], float] = lambda tenant: 1.0
     max_running_per_workflow: int = 1 << 30
     max_user_procs: int | None = None

@@ -43,7 +43,8 @@ def following(db: apsw.Connection, head: Head) -> Head | None:
     row = db.execute(SQL["following"], head._asdict()).fetchone()
     if row is None:
         return None
-    return Head(*row)._replace(last_start_at=head.last_start_at, gated_at=head.gated_at)
+    found = Head(*row[:-1])
+    return found._replace(last_start_at=head.last_start_at, gated_at=head.gated_at, bare=row[-1])
 
 
 def any_queued(db: apsw.Connection) -> bool:
@@ -87,7 +88,10 @@ def note_wait(db: apsw.Connection, wait: Wait, told: Told | None, every_ms: int,
 
 
 def note_start(db: apsw.Connection, head: Head, now: int) -> None:
-    db.execute(SQL["clear_lane"], {**head._asdict(), "now": now})
+    """A head was claimed."""
+    started = {**head._asdict(), "now": now}
+    db.execute(SQL["clear_lane"], started)
+    db.execute(SQL["serve"], started)
 
 
 def park(db: apsw.Connection, parked: Park, every_ms: int, now: int) -> None:

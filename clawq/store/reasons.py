@@ -29,9 +29,16 @@ REASONS = {
         "a person says `{lift}`",
     ),
     "never_fits": Reason(
-        "it needs a resource that has no slot, or reserves more of a budget than is ever there",
+        "it needs a resource that has no slot, reserves more of a budget than is ever there, or has no"
+        " command and a kind without one",
         "clawq.toml {lacks}; or `clawq cancel {job_id}`",
-        ("resources.NAME.limit", "budgets.NAME.limit", "budgets.NAME.per_tenant", "kinds.KIND.spends"),
+        (
+            "resources.NAME.limit",
+            "budgets.NAME.limit",
+            "budgets.NAME.per_tenant",
+            "kinds.KIND.spends",
+            "kinds.KIND.command",
+        ),
     ),
     "exclusive:NAME": Reason(
         "another job with the same --exclusive name runs",

@@ -255,6 +255,9 @@ def _cooldown(case: _Case, told: Row, name: str) -> Row:
 def _never_fits(case: _Case, told: Row, name: str) -> Row:
     """The first thing that it asks for and that is never there."""
     lacks = None
+    if case.row["bare"] and case.kind.command is None:
+        lacks = f"gives kind {case.row['kind']} a command"
+        return _answer(told, reasons.clears_when("never_fits", lacks=lacks, job_id=case.row["job_id"]))
     for each in case.needs:
         resource = case.settings.resources.get(each)
         if resource is None or resource.limit <= 0:

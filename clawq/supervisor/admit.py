@@ -96,6 +96,7 @@ def limits_from(state: State, settings: Settings, cooldowns: dict[str, Cooldown]
         resources={name: Resource(each.limit, each.min_free_mb) for name, each in settings.resources.items()},
         tenant=settings.tenant_max_running,
         kind=lambda name, band: settings.kind(name, BANDS[band]).max_running,
+        has_command=lambda name, band: settings.kind(name, BANDS[band]).command is not None,
         weight=settings.tenant_weight,
         max_running_per_workflow=settings.limits.max_running_per_workflow,
         max_user_procs=_processes(state, settings)[1],

@@ -109,6 +109,18 @@ class TestReasons:
             held.let_go("b", "c")
             fleet.until_state(third, "succeeded")
 
+    def test_jobs_of_a_kind_that_leaves_the_configuration_wait_for_it(self, fleet: Fleet) -> None:
+        configured = '[kinds.one]\ncommand = ["true"]\n'
+        fleet.configure(configured)
+        job_id = fleet.enqueue("one")
+        fleet.configure("")
+        with fleet.supervised():
+            row = until_blocked(fleet, job_id, "never_fits")
+            assert row["clears_when"] == f"clawq.toml gives kind one a command; or `clawq cancel {job_id}`"
+            assert "never_fits" in [alert["reason"] for alert in fleet.json("status")["alerts"]]
+            fleet.configure(configured)
+            fleet.until_state(job_id, "succeeded")
+
     def test_a_name_a_resource_and_a_pause_each_name_what_clears_them(self, fleet: Fleet, held: Held) -> None:
         fleet.configure("[resources.lamp]\nlimit = 1\n")
         with fleet.supervised():

@@ -118,6 +118,23 @@ def test_a_start_clears_the_reason_and_is_remembered_while_the_lane_lives(db: ap
     assert db.execute("SELECT count(*) FROM lanes").get == 0
 
 
+def test_the_last_of_a_lane_starts_and_the_waits_of_its_like_begin_anew(db: apsw.Connection) -> None:
+    last, like, band, needs = (
+        put(db, NOW, **columns)
+        for columns in ({}, {"kind": "like"}, {"band": 3}, {"kind": "like", "needs": "browser"})
+    )
+    heads = {head.job_id: head for head in lanes.heads(db)[0]}
+    for head in heads.values():
+        lanes.note_wait(db, Wait(head, "max_running"), None, MINUTE, NOW)
+    claim(db, last)
+    lanes.note_start(db, heads[last], NOW + 3)
+    assert {head.job_id: head.last_start_at for head in lanes.heads(db)[0]} == {
+        like: NOW + 3,
+        band: None,
+        needs: None,
+    }
+
+
 def test_a_parked_job_leaves_its_lane_and_comes_back(db: apsw.Connection) -> None:
     holder, waiter = put(db, NOW, exclusive="x"), put(db, NOW, exclusive="x")
     claim(db, holder)

@@ -376,6 +376,12 @@ class TestNeverFits:
         (row,) = ask(db, job_id, settings)
         assert row["clears_when"] == f"clawq.toml {lacks}; or `clawq cancel {job_id}`"
 
+    def test_a_kind_that_is_gone_lacks_its_command(self, db: apsw.Connection) -> None:
+        job_id = put(db, kind="gone", command=None)
+        refuse(db, "never_fits", kind="gone")
+        (row,) = ask(db, job_id)
+        assert row["clears_when"] == f"clawq.toml gives kind gone a command; or `clawq cancel {job_id}`"
+
 
 class TestWords:
     def test_every_reason_of_admission_has_words(self) -> None:

@@ -143,6 +143,14 @@ def test_a_need_that_is_not_there_any_more_never_fits() -> None:
     assert reasons(one_pass([head(1, "gone")])) == ["never_fits"]
 
 
+@pytest.mark.parametrize("observing", [False, True])
+def test_a_job_whose_kind_has_no_command_any_more_is_kept(observing: bool) -> None:
+    limits = LIMITS._replace(has_command=lambda kind, band: kind != "gone", observing=observing)
+    bare, own, other = head(1, kind="gone", bare=True), head(2, "shell", kind="gone"), head(3, bare=True)
+    decisions = one_pass([bare, own, other], limits=limits)
+    assert (reasons(decisions), started(decisions)) == (["never_fits"], [2, 3])
+
+
 NEEDS = st.sampled_from(["", "browser", "shell", "browser,shell"])
 JOBS = st.lists(
     st.tuples(

@@ -207,3 +207,8 @@ def test_no_line_is_wider_than_the_page(columns: int, monkeypatch: pytest.Monkey
         observed=found,
     )
     assert max(map(len, page)) <= columns
+
+
+def test_a_supervisor_that_began_before_the_clock_was_set_back_has_no_age_below_zero() -> None:
+    since = {"running": True, "pid": 7, "since": NOW + 7_200_000, "mode": "run"}
+    assert shown(supervisor=since)[0].endswith("running, pid 7, up 0s")

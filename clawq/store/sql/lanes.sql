@@ -3,7 +3,7 @@
 -- name: heads
 -- One row a lane, whatever the number of jobs: the tally's queued rows are the lanes, and each costs one seek.
 SELECT j.id, j.band, j.tenant, j.kind, j.needs, j.rank, j.exclusive, j.root_id, j.ready_at, j.deadline_at,
-    l.last_start_at, l.gated_at, iif(l.short_job = j.id, l.short_since, NULL), l.reason, l.retry_at,
+    l.last_start_at, l.gated_at, iif(l.short_job = j.id, l.short_since, NULL), j.command IS NULL, l.reason, l.retry_at,
     iif(l.short_job = j.id, l.promised_at, NULL)
 FROM tally t CROSS JOIN jobs j ON j.id = (
     SELECT id FROM jobs INDEXED BY jobs_lane
@@ -15,7 +15,8 @@ WHERE t.state = 'queued';
 
 -- name: following
 -- The job behind a lane's head, once that was started or parked.
-SELECT id, band, tenant, kind, needs, rank, exclusive, root_id, ready_at, deadline_at FROM jobs INDEXED BY jobs_lane
+SELECT id, band, tenant, kind, needs, rank, exclusive, root_id, ready_at, deadline_at, command IS NULL
+FROM jobs INDEXED BY jobs_lane
 WHERE band = :band AND tenant = :tenant AND kind = :kind AND needs = :needs
     AND state = 'queued' AND parked IS NULL AND (rank, id) > (:rank, :job_id)
 ORDER BY rank, id LIMIT 1;
@@ -64,6 +65,10 @@ SELECT :band, :tenant, :kind, :needs, :now WHERE EXISTS (
 ON CONFLICT DO UPDATE SET reason = NULL, measured = NULL, limit_value = NULL, since = NULL, retry_at = NULL,
     short_job = NULL, short_since = NULL, promised_at = NULL, clears_at = NULL,
     last_start_at = excluded.last_start_at;
+
+-- name: serve
+-- The wait of whatever else of the band has the same needs counts from here too; the starter's own lane may be gone.
+UPDATE lanes SET last_start_at = :now WHERE band = :band AND needs = :needs AND last_start_at IS NOT :now;
 
 -- name: turns
 -- Whose turn it is; tenants whose clock is not ahead of their band's present have no row.
