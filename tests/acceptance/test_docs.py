@@ -16,7 +16,15 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
 DOCUMENTS += [
     f"docs/{name}.md"
-    for name in ("architecture", "effects", "operations", "overload", "results", "state-machine")
+    for name in (
+        "architecture",
+        "effects",
+        "guarantees",
+        "operations",
+        "overload",
+        "results",
+        "state-machine",
+    )
 ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 
 import apsw
 import pytest
@@ -24,13 +23,13 @@ def objects(db: apsw.Connection) -> dict[str, str]:
 
 
 @pytest.fixture(params=VERSIONS)
-def old_home(home: Home, request: pytest.FixtureRequest) -> Iterator[Home]:
+def old_home(home: Home, request: pytest.FixtureRequest) -> Home:
     os.makedirs(home.data)
     db = apsw.Connection(home.db)
     db.pragma("journal_mode", "wal")
     db.execute(path_of(request.param).read_text(encoding="utf-8"))
     db.close()
-    yield home
+    return home
 
 
 def test_there_is_a_database_of_every_schema() -> None:
