@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TextIO
 
-HOT = {"enqueue": "enqueue", "add": "enqueue", "throttle": "throttle", "spend": "spend"}
+HOT = {"enqueue": "enqueue", "add": "enqueue"}
+HOT |= {name: name for name in ("throttle", "spend", "fail", "beat", "effect")}
 """Verb -> its module in clawq.cli."""
 BUG = 70
 INTERRUPTED = 130

@@ -1,4 +1,4 @@
-"""What a running job tells the queue: the budget that it spends, and the resource that needs a rest.
+"""What a running job tells the queue: what it spends, which resource needs a rest, why it fails.
 
 A job's agent is known by CLAWQ_JOB_ID and CLAWQ_TOKEN. What is asked for with a token that is no longer the
 job's is refused and changes nothing: another attempt works on it now, or a person has ended it.
@@ -8,7 +8,8 @@ import os
 import time
 
 from clawq.client import Producer
-from clawq.errors import LeaseLost, UsageError
+from clawq.errors import UsageError
+from clawq.lease import must_be_inside, own, whoami
 from clawq.options import near
 from clawq.poke import poke
 from clawq.store import told
@@ -16,8 +17,6 @@ from clawq.store.connection import Immediate, storage_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import apsw
 
 REST_MOST_MS = 86_400_000
@@ -46,18 +45,6 @@ class Spent:
         self.retry_after_s = retry_after_s if self.overdrawn else None
 
 
-def whoami(environ: "Mapping[str, str]") -> "tuple[int, int] | None":
-    """(job id, token) of the job whose agent runs this; None outside a job."""
-    job_id, token = environ.get("CLAWQ_JOB_ID", ""), environ.get("CLAWQ_TOKEN", "")
-    if not (_is_number(job_id) and _is_number(token)):
-        return None
-    return int(job_id), int(token)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 19
-
-
 def throttle(resource: str, span_ms: int) -> int | None:
     """Let `resource` rest for so long, or no longer where it is 0; until when it rests (epoch ms) or None.
 
@@ -69,13 +56,10 @@ def throttle(resource: str, span_ms: int) -> int | None:
     with Producer() as producer, storage_errors(producer.home.db):
         now = time.time_ns() // 1_000_000
         db = _follow(producer, now)
-        known = producer.intake.resources()
-        if resource not in known:
-            fix = near(resource, known) + "`clawq config show` lists them"
-            raise UsageError(f"no resource {resource!r:.80} is configured", fix)
+        _known_resource(producer, resource)
         with Immediate(db):
             if me is not None:
-                _own(db, me)
+                own(db, me)
             if span_ms:
                 step_ms = STEP_MS + STEP_MS * os.urandom(1)[0] // 255
                 told.cool(db, resource, now + span_ms, step_ms, now)
@@ -91,9 +75,7 @@ def spend(budget: str, total: int) -> Spent:
 
     Raises UsageError (outside a job too), LeaseLost, and what opening the queue raises.
     """
-    me = whoami(os.environ)
-    if me is None:
-        raise UsageError("this is not inside a job", "`clawq spend` is for what `clawq run` has started")
+    me = must_be_inside("spend")
     with Producer() as producer, storage_errors(producer.home.db):
         now = time.time_ns() // 1_000_000
         db = _follow(producer, now)
@@ -103,7 +85,7 @@ def spend(budget: str, total: int) -> Spent:
             raise UsageError(f"no budget {budget!r:.80} is configured", fix)
         limit, per_ms, per_tenant = known[budget]
         with Immediate(db):
-            tenant = _own(db, me)
+            tenant = own(db, me)
             recorded = told.tell_spend(db, tenant, me[1], budget, total, now)
             used_by, oldest = told.window(db, budget, now - per_ms)
     used = sum(used_by.values())
@@ -113,14 +95,35 @@ def spend(budget: str, total: int) -> Spent:
     return Spent(budget, recorded, used, limit, retry_after_s)
 
 
+def fail(
+    error_class: str,
+    reason: "str | None",
+    resource: "str | None",
+    retry_after_ms: "int | None",
+    text: "str | None",
+) -> int:
+    """Record why this attempt is about to fail; the job's id. It counts when the attempt ends.
+
+    Raises UsageError (outside a job too), LeaseLost, and what opening the queue raises.
+    """
+    me = must_be_inside("fail")
+    with Producer() as producer, storage_errors(producer.home.db):
+        db = _follow(producer, time.time_ns() // 1_000_000)
+        if resource is not None:
+            _known_resource(producer, resource)
+        with Immediate(db):
+            own(db, me)
+            told.tell_failure(db, me[1], error_class, reason, resource, retry_after_ms, text)
+    return me[0]
+
+
+def _known_resource(producer: Producer, resource: str) -> None:
+    known = producer.intake.resources()
+    if resource not in known:
+        fix = near(resource, known) + "`clawq config show` lists them"
+        raise UsageError(f"no resource {resource!r:.80} is configured", fix)
+
+
 def _follow(producer: Producer, now: int) -> "apsw.Connection":
     producer.follow_config(now)
     return producer.intake.db
-
-
-def _own(db: "apsw.Connection", me: "tuple[int, int]") -> str:
-    """The tenant that this agent works for. Raises LeaseLost."""
-    tenant = told.owner(db, *me)
-    if tenant is None:
-        raise LeaseLost(me[0])
-    return tenant

@@ -27,9 +27,9 @@ ATTEMPTS_MAX = 10_000
 class Option:
     """One option. ``metavar`` is '' for a switch; ``read(flag, value, now)`` is None for what only the
     command line itself looks at; ``values`` are all the words it takes; ``files`` is what completion
-    should offer: 'file', 'folder' or ''."""
+    should offer: 'file', 'folder' or ''; ``short`` is a second name with one dash, or ''."""
 
-    __slots__ = ("files", "flag", "help", "key", "many", "metavar", "read", "values")
+    __slots__ = ("files", "flag", "help", "key", "many", "metavar", "read", "short", "values")
 
     def __init__(
         self,
@@ -40,8 +40,10 @@ class Option:
         many: bool = False,
         values: "Sequence[str]" = (),
         files: str = "",
+        short: str = "",
     ) -> None:
         self.flag = flag
+        self.short = short
         self.key = flag[2:].replace("-", "_")
         self.metavar = metavar
         self.help = help
@@ -354,7 +356,9 @@ def split(
             words.append(word)
             continue
         flag, equals, value = word[2:].partition("=")
-        option = by_flag.get(flag) if word[:2] == "--" else None
+        option = by_flag.get(flag) if word[:2] == "--" else by_flag.get(word)
+        if option is not None and word[:2] != "--":
+            equals = value = ""
         if option is None:
             shown = word.partition("=")[0]
             if words and word[:2] != "--" and "--" not in argv:
@@ -370,7 +374,7 @@ def split(
             given[option.key] = True
             continue
         if not equals:
-            if position == len(argv) or argv[position][:2] == "--":
+            if position == len(argv) or (argv[position][:2] == "--" and word[:2] == "--"):
                 raise UsageError(
                     f"{option.flag} needs a value", f"{option.flag} {option.metavar}, or {option.flag}=VALUE"
                 )

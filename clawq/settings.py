@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Literal
 
-FORM = 2
+FORM = 3
 """Of the compiled body. Part of identity(), so that a clawq with another form compiles the file again."""
 
 NO_FILE = f"{FORM}:"
@@ -61,6 +61,7 @@ class Limits:
 
     __slots__ = (
         "age_boost_ms",
+        "log_max_mb",
         "max_held",
         "max_queued",
         "max_queued_per_tenant",
@@ -81,6 +82,7 @@ class Limits:
         self.reserve_after_ms: int = body["reserve_after_ms"]
         self.age_boost_ms: int = body["age_boost_ms"]
         self.retention_ms: int = body["retention_ms"]
+        self.log_max_mb: int = body["log_max_mb"]
 
 
 class Host:
@@ -98,14 +100,18 @@ class Host:
 
 
 class Resource:
-    """``[resources.NAME]``: a semaphore; ``min_free_mb`` (None: no floor) is asked on top of the host's."""
+    """``[resources.NAME]``: a semaphore; ``min_free_mb`` (None: no floor) is asked on top of the host's.
 
-    __slots__ = ("limit", "min_free_mb", "name")
+    ``provider``: a limit that one job meets there is everybody's.
+    """
+
+    __slots__ = ("limit", "min_free_mb", "name", "provider")
 
     def __init__(self, name: str, body: Mapping[str, Any]) -> None:
         self.name = name
         self.limit: int = body["limit"]
         self.min_free_mb: int | None = body["min_free_mb"]
+        self.provider: bool = body["provider"]
 
 
 class Budget:
@@ -120,17 +126,31 @@ class Budget:
         self.per_tenant: int | None = body["per_tenant"]
 
 
+class ErrorPattern:
+    """One of a kind's ``errors``: output that ends with ``contains`` in it is a failure of this class."""
+
+    __slots__ = ("contains", "error_class", "reason", "resource")
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.contains: str = body["contains"]
+        self.error_class: str = body["class"]
+        self.reason: str | None = body.get("reason")
+        self.resource: str | None = body.get("resource")
+
+
 class Kind:
     """A kind's values for a job in ``band``: each of the kind, else the band, else the default, else None."""
 
     __slots__ = (
         "backoff_ms",
         "band",
+        "classify",
         "command",
         "deadline",
         "degrade_to",
         "env",
         "env_file",
+        "errors",
         "grace_ms",
         "heartbeat",
         "lease_ms",
@@ -147,6 +167,7 @@ class Kind:
         "on_lost",
         "priority",
         "queue_cap",
+        "reconcile",
         "refuse_hopeless",
         "spends",
         "stale_after",
@@ -185,6 +206,11 @@ class Kind:
         self.refuse_hopeless: bool = _first(layers, "refuse_hopeless")
         self.stale_after: str | None = _first(layers, "stale_after")
         self.on_lost: str = _first(layers, "on_lost")
+        self.reconcile: list[str] | None = _first(layers, "reconcile")
+        """The probe to ask about an unknown job, with its placeholders."""
+        self.classify: str = _first(layers, "classify")
+        """Which reader looks at its output: none, claude or codex."""
+        self.errors = tuple(ErrorPattern(each) for each in _first(layers, "errors") or ())
         self.env: dict[str, str] = {}
         """The band's, then the kind's own."""
         for layer in layers[::-1]:

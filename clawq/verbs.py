@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
 
 class Verb:
-    """``operands`` are its words that are no options, all needed; ``exits``: (code, meaning)."""
+    """``operands`` are its words that are no options, all needed; ``exits``: (code, meaning).
 
-    __slots__ = ("about", "by_flag", "exits", "name", "operands", "options", "summary")
+    ``actions``: (word, summary) of all that the first operand can be, where that is known beforehand.
+    """
+
+    __slots__ = ("about", "actions", "by_flag", "exits", "name", "operands", "options", "summary")
 
     def __init__(
         self,
@@ -25,6 +28,7 @@ class Verb:
         about: str,
         declared: "tuple[Option, ...]",
         exits: "tuple[tuple[str, str], ...]",
+        actions: "tuple[tuple[str, str], ...]" = (),
     ) -> None:
         self.name = name
         self.operands = operands
@@ -32,7 +36,9 @@ class Verb:
         self.about = about
         self.options = declared
         self.by_flag = {option.flag[2:]: option for option in declared}
+        self.by_flag |= {option.short: option for option in declared if option.short}
         self.exits = exits
+        self.actions = actions
 
     @property
     def usage(self) -> str:
@@ -69,7 +75,65 @@ reserved is given back when the attempt ends.""",
     (JSON,),
     (*ANYWHERE[:2], ("75", "recorded, and the budget is overdrawn: slow down"), *ANYWHERE[2:]),
 )
-VERBS = {verb.name: verb for verb in (THROTTLE, SPEND)}
+CLASSES = ("transient", "permanent", "rate_limit")
+FAIL = Verb(
+    "fail",
+    (),
+    "Tell why this attempt fails, before it ends.",
+    """Inside a job: tell why this attempt fails, and end then. What is told counts more than the exit code,
+also when that is 0. Transient is tried again after the backoff, permanent is not; rate_limit lets the
+provider rest for everybody and is tried again afterwards, up to ten times without costing an attempt. The
+last call counts.""",
+    (
+        Option("--class", "CLASS", "transient, permanent or rate_limit.", values=CLASSES),
+        Option("--reason", "WORD", "The word that a retry is counted under; default: the class."),
+        Option("--resource", "NAME", "Whose limit it is; default: every provider that the job holds."),
+        Option("--retry-after", "DURATION", "No retry sooner: 90s, 10m, 2h, 1d."),
+        Option("--message", "TEXT", "What went wrong, in a line.", short="-m"),
+        JSON,
+    ),
+    ANYWHERE,
+)
+BEAT = Verb(
+    "beat",
+    (),
+    'Give a sign of life, for heartbeat = "agent".',
+    """Inside a job: give a sign of life. A kind with heartbeat = "agent" expects one within each lease, or
+its agent is stalled and ended. To touch the file $CLAWQ_HEARTBEAT_FILE does the same, but does not tell
+whether the job is still this agent's.""",
+    (JSON,),
+    (("0", "done"), *ANYWHERE[1:4]),
+)
+SCOPES = ("job", "tenant")
+EFFECT = Verb(
+    "effect",
+    ("begin|done|fail", "KEY"),
+    "Record a side effect before and after it is done.",
+    """Inside a job: record a side effect, so that no attempt does it twice. `begin` asks whether to do it,
+and only exit 0 says yes; `done` confirms that it happened; `fail` says that it did not, and the key is free
+again. An attempt that ends with an effect begun and neither done nor failed leaves its job unknown: it is not
+run again before a person or the kind's probe has said what happened.""",
+    (
+        Option("--scope", "SCOPE", "Whose key: job (default) or tenant, shared by its jobs.", values=SCOPES),
+        JSON,
+    ),
+    (
+        ("0", "begin: do it. done, fail: recorded"),
+        ("1", "done, fail: this attempt has not begun it"),
+        ANYWHERE[1],
+        ("10", "begin: it was done already, skip it"),
+        ("11", "it was begun before and never confirmed: do not do it"),
+        ANYWHERE[2],
+        ("75", "another attempt is doing it, or the database is locked: do not do it now"),
+        ANYWHERE[3],
+    ),
+    (
+        ("begin", "Ask whether to do it."),
+        ("done", "It happened."),
+        ("fail", "It did not happen; the key is free again."),
+    ),
+)
+VERBS = {verb.name: verb for verb in (THROTTLE, SPEND, FAIL, BEAT, EFFECT)}
 
 
 def parse(verb: Verb, argv: "Sequence[str]") -> "tuple[list[str], dict[str, object]]":

@@ -2,14 +2,17 @@
 # ~/.local/share/bash-completion/completions/clawq.
 
 _clawq() {
-    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb="" words="" i
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb="" words="" files="" i
     local IFS=$' \t\n'
     COMPREPLY=()
     # --band=bulk comes in three words.
     if [[ $prev == "=" ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
     if [[ $cur == "=" ]]; then cur=""; fi
     if (( COMP_CWORD > 1 )); then verb=${COMP_WORDS[1]}; fi
-    if [[ $verb == config ]] && (( COMP_CWORD > 2 )); then verb="config ${COMP_WORDS[2]}"; fi
+    case "$verb" in
+        effect|config)
+            if (( COMP_CWORD > 2 )); then verb="$verb ${COMP_WORDS[2]}"; fi ;;
+    esac
     if [[ $verb == enqueue || $verb == add ]]; then
         for (( i = 2; i < COMP_CWORD; i++ )); do
             if [[ ${COMP_WORDS[i]} == -- ]]; then
@@ -90,9 +93,19 @@ _clawq() {
         "resume --band") COMPREPLY=( $(compgen -W "critical interactive normal bulk" -- "$cur") ); return ;;
         "prune --older-than") return ;;
         "throttle --for") return ;;
+        "fail --class") COMPREPLY=( $(compgen -W "transient permanent rate_limit" -- "$cur") ); return ;;
+        "fail --reason") return ;;
+        "fail --resource") return ;;
+        "fail --retry-after") return ;;
+        "fail -m") return ;;
+        "fail --message") return ;;
+        "effect --scope") COMPREPLY=( $(compgen -W "job tenant" -- "$cur") ); return ;;
+        "effect begin --scope") COMPREPLY=( $(compgen -W "job tenant" -- "$cur") ); return ;;
+        "effect done --scope") COMPREPLY=( $(compgen -W "job tenant" -- "$cur") ); return ;;
+        "effect fail --scope") COMPREPLY=( $(compgen -W "job tenant" -- "$cur") ); return ;;
     esac
     case "$verb" in
-        "") words="enqueue add run stop status list show why logs wait dead unknown retry cancel approve deny edit reconcile pause resume prune throttle spend config --version -h --help" ;;
+        "") words="enqueue add run stop status list show why logs wait dead unknown retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect config backup restore --version -h --help" ;;
         "enqueue") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "add") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "run") words="--until-idle --observe --standby -h --help" ;;
@@ -116,12 +129,26 @@ _clawq() {
         "prune") words="--older-than --dry-run --json -h --help" ;;
         "throttle") words="--for --json -h --help" ;;
         "spend") words="--json -h --help" ;;
+        "fail") words="--class --reason --resource --retry-after -m --message --json -h --help" ;;
+        "beat") words="--json -h --help" ;;
+        "effect") words="begin done fail --scope --json -h --help" ;;
+        "effect begin") words="--scope --json -h --help" ;;
+        "effect done") words="--scope --json -h --help" ;;
+        "effect fail") words="--scope --json -h --help" ;;
         "config") words="init check show path -h --help" ;;
         "config init") words="--force --json -h --help" ;;
         "config check") words="--json -h --help" ;;
         "config show") words="--overload --json -h --help" ;;
         "config path") words="--json -h --help" ;;
+        "backup") words="--force --json -h --help" files=yes ;;
+        "restore") words="--json -h --help" files=yes ;;
     esac
+    if [[ $files && $cur != -* ]]; then
+        IFS=$'\n'
+        compopt -o filenames 2>/dev/null
+        COMPREPLY=( $(compgen -f -- "$cur") )
+        return
+    fi
     COMPREPLY=( $(compgen -W "$words" -- "$cur") )
 }
 

@@ -53,9 +53,14 @@ SECTIONS = {
     "Inside a job": {
         "throttle": "clawq.cli.throttle",
         "spend": "clawq.cli.spend",
+        "fail": "clawq.cli.fail",
+        "beat": "clawq.cli.beat",
+        "effect": "clawq.cli.effect",
     },
-    "Set up": {
+    "Set up and keep": {
         "config": "clawq.cli.config",
+        "backup": "clawq.cli.backup",
+        "restore": "clawq.cli.backup",
     },
 }
 """Section of the help -> command -> the module that has it."""

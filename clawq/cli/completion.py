@@ -32,12 +32,13 @@ class Flag(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A command, and the commands below it."""
+    """A command, and the commands below it; ``files``: its operand is a file."""
 
     name: str
     help: str
     flags: tuple[Flag, ...]
     verbs: tuple[Verb, ...] = ()
+    files: bool = False
 
 
 HELP = Flag(("-h", "--help"), "", "Show what it takes")
@@ -57,17 +58,23 @@ def _verb(name: str, command: Any) -> Verb:
     if name in ("enqueue", "add"):
         return Verb(name, text, (*map(_declared, options.OPTIONS), HELP))
     if name in VERBS:
-        return Verb(name, text, (*map(_declared, VERBS[name].options), HELP))
-    flags = [_shown(param) for param in command.params if param.param_type_name == "option"]
+        flags = (*map(_declared, VERBS[name].options), HELP)
+        actions = [Verb(word, _sentence(about), flags) for word, about in VERBS[name].actions]
+        return Verb(name, text, flags, tuple(actions))
+    shown = [_shown(param) for param in command.params if param.param_type_name == "option"]
     below = command.list_commands(None) if hasattr(command, "list_commands") else []
     return Verb(
-        name, text, (*flags, HELP), tuple(_verb(each, command.get_command(None, each)) for each in below)
+        name,
+        text,
+        (*shown, HELP),
+        tuple(_verb(each, command.get_command(None, each)) for each in below),
+        any(param.param_type_name == "argument" and param.metavar == "FILE" for param in command.params),
     )
 
 
 def _declared(option: options.Option) -> Flag:
     return Flag(
-        (option.flag,),
+        (option.short, option.flag) if option.short else (option.flag,),
         option.metavar,
         _sentence(option.help),
         tuple(option.values),
@@ -101,7 +108,8 @@ def bash(root: Verb) -> str:
     values: list[str] = []
     for path, verb in _all(root):
         words = [each.name for each in verb.verbs] + [name for flag in verb.flags for name in flag.names]
-        verbs.append(f'        "{path}") words="{" ".join(words)}" ;;')
+        files = " files=yes" if verb.files else ""
+        verbs.append(f'        "{path}") words="{" ".join(words)}"{files} ;;')
         for flag in verb.flags:
             for name in flag.names if flag.metavar else ():
                 values.append(f'        "{path} {name}") {_bash_value(flag)} ;;')
@@ -110,14 +118,17 @@ def bash(root: Verb) -> str:
 # ~/.local/share/bash-completion/completions/clawq.
 
 _clawq() {{
-    local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} verb="" words="" i
+    local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} verb="" words="" files="" i
     local IFS=$' \\t\\n'
     COMPREPLY=()
     # --band=bulk comes in three words.
     if [[ $prev == "=" ]]; then prev=${{COMP_WORDS[COMP_CWORD-2]}}; fi
     if [[ $cur == "=" ]]; then cur=""; fi
     if (( COMP_CWORD > 1 )); then verb=${{COMP_WORDS[1]}}; fi
-    if [[ $verb == config ]] && (( COMP_CWORD > 2 )); then verb="config ${{COMP_WORDS[2]}}"; fi
+    case "$verb" in
+        {"|".join(each.name for each in root.verbs if each.verbs)})
+            if (( COMP_CWORD > 2 )); then verb="$verb ${{COMP_WORDS[2]}}"; fi ;;
+    esac
     if [[ $verb == enqueue || $verb == add ]]; then
         for (( i = 2; i < COMP_CWORD; i++ )); do
             if [[ ${{COMP_WORDS[i]}} == -- ]]; then
@@ -138,6 +149,12 @@ _clawq() {{
     case "$verb" in
 {chr(10).join(verbs)}
     esac
+    if [[ $files && $cur != -* ]]; then
+        IFS=$'\\n'
+        compopt -o filenames 2>/dev/null
+        COMPREPLY=( $(compgen -f -- "$cur") )
+        return
+    fi
     COMPREPLY=( $(compgen -W "$words" -- "$cur") )
 }}
 
@@ -217,7 +234,7 @@ def _zsh_function(path: str, verb: Verb) -> str:
         lines += [
             "    _arguments -s \\",
             *(f"        {spec} \\" for spec in specs),
-            "        '*: :'",
+            "        '1:FILE:_files'" if verb.files else "        '*: :'",
         ]
     return f"{name}() {{\n" + "\n".join(lines) + "\n}\n"
 
@@ -261,6 +278,8 @@ def fish(root: Verb) -> str:
             lines.append(f"complete -c clawq {here} -a {each.name} -d {_quoted_fish(each.help)}")
         if path and not verb.verbs:
             lines += [f"complete -c clawq -n '__clawq_in {path}' {_fish_flag(flag)}" for flag in verb.flags]
+        if verb.files:
+            lines.append(f"complete -c clawq -n '__clawq_in {path}' -F")
     return f"""\
 # clawq completion for fish. Written by `make completions`; put it into ~/.config/fish/completions.
 

@@ -61,7 +61,10 @@ def verb_text(verb: "Verb") -> str:
 
 
 def _options(declared: "tuple[options.Option, ...]") -> str:
-    rows = [(f"{each.flag} {each.metavar}".rstrip(), each.help) for each in declared]
+    rows = [
+        (f"{each.short}{', ' if each.short else ''}{each.flag} {each.metavar}".rstrip(), each.help)
+        for each in declared
+    ]
     return _table([*rows, ("-h, --help", "Show this.")])
 
 

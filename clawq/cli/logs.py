@@ -19,6 +19,8 @@ from clawq.store import views
 LOOK_S = 0.1
 CHUNK = 1 << 16
 """Bytes read at once, and the longest line: an agent may never write the end of one."""
+AFTER_A_CUT = 100
+"""Lines shown again of a log that was cut while it was followed."""
 
 
 class NoOutput(ClawqError):
@@ -180,6 +182,12 @@ class Output:
         if self._file is None and not self._open():
             return
         assert self._file is not None
+        if os.lseek(self._file, 0, os.SEEK_CUR) > os.fstat(self._file).st_size:
+            # The supervisor has cut its middle, and what was not read may be in it: rather some lines twice
+            # than the last ones never.
+            os.lseek(self._file, _start_of_last(self._file, AFTER_A_CUT), os.SEEK_SET)
+            self._left = b""
+            yield "... cut here by clawq (limits.log_max_mb) ..."
         while chunk := os.read(self._file, CHUNK):
             *whole, self._left = (self._left + chunk).split(b"\n")
             if len(self._left) > CHUNK:

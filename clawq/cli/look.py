@@ -10,7 +10,7 @@ import typer
 
 from clawq import job
 from clawq.cli import desk, params, words
-from clawq.store import views
+from clawq.store import effects, views
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,6 +83,8 @@ def unknown(limit: params.Limit = ROWS, as_json: params.AsJson = False) -> int:
     """
     with desk.reading() as here:
         rows = _rows(here, job.UNKNOWN, None, None, limit)
+        begun = effects.open_of(here.db, [row["id"] for row in rows]) if here.db else {}
+    rows = [row | {"effects": begun.get(row["id"], [])} for row in rows]
     if as_json:
         words.write_json(rows)
     elif not rows:
@@ -173,32 +175,25 @@ def _draw_deaths(page: Page, deaths: list[tuple[str, int]]) -> None:
 
 
 def _draw_unknown(rows: list[Row], now: int) -> Page:
-    from clawq.cli.render import BAD, QUIET, Column, Page
+    from clawq.cli.render import BAD, QUIET, Page
 
     page = Page()
-    page.table(
-        [
-            Column("ID", right=True),
-            Column("KIND", elastic=True),
-            Column("TENANT", elastic=True),
-            Column("TRIES", right=True),
-            Column("STARTED", right=True),
-            Column("WHAT HAPPENED", elastic=True),
-        ],
-        [
-            [
-                str(row["id"]),
-                row["kind"],
-                row["tenant"],
-                f"{row['attempts']}/{row['max_attempts']}",
-                f"{words.ago(now, row['started_at'])} ago",
-                (row["last_error"] or "its end was not seen", BAD),
-            ]
-            for row in rows
-        ],
-        indent=0,
-    )
+    for row in rows:
+        page.gap()
+        about = f"  started {words.ago(now, row['started_at'])} ago, "
+        about += f"{row['attempts']} of {row['max_attempts']} attempts, tenant {row['tenant']}"
+        page.line(f"{row['id']}  ", (row["kind"], "bold"), (about, QUIET))
+        page.paragraph(4, (row["last_error"] or "its end was not seen", BAD))
+        for each in row["effects"]:
+            scope = "for its tenant, " if each["scope"] == "tenant" else ""
+            begun = f"  {scope}begun {words.ago(now, each['begun_at'])} ago"
+            page.line("    open: ", each["key"], (begun, QUIET))
     page.gap()
     page.paragraph(0, ("Look whether it happened, then say so:", QUIET))
-    page.paragraph(0, ("`clawq reconcile ID --succeeded`, --failed or --requeue.", QUIET))
+    for verdict, meaning in (
+        ("--succeeded", "it happened: what is open is done"),
+        ("--failed", "it did not, and shall not be tried again"),
+        ("--requeue", "it did not: run it again from the start"),
+    ):
+        page.line(f"  clawq reconcile ID {verdict:<13}", (meaning, QUIET))
     return page

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -51,14 +52,34 @@ def run(
         held = instance.acquire(home.lock)
     if held is None:
         holder = instance.read(home.lock)
-        who = f" (pid {holder.pid})" if holder else ""
-        if not standby:
+        alive = holder is not None and holder.is_alive()
+        who = f" (pid {holder.pid})" if holder and alive else ""
+        if not standby and alive:
             raise Busy(f"a supervisor is already running here{who}", "`clawq stop` ends it, --standby waits")
-        say_on_stderr(f"waiting for the supervisor that is running{who}")
+        if not standby:
+            raise Busy(f"{home.lock} is held", "an upgrade or a restore is under way; --standby waits for it")
+        say_on_stderr(f"waiting for the supervisor that is running{who}" if alive else "waiting for the lock")
         held = instance.wait_for(home.lock)
     if sys.stderr.isatty() and not until_idle:
         words.note("Ctrl-C here lets jobs finish; `clawq status` elsewhere shows the queue")
-    return Supervisor(home, held, say_on_stderr, until_idle, observe).run()
+    supervisor = Supervisor(home, held, say_on_stderr, until_idle, observe)
+    code = supervisor.run()
+    if supervisor.stands_aside:
+        start_again()
+    return code
+
+
+def start_again() -> NoReturn:
+    """Become the program that now stands where this one was read from: same pid, same options.
+
+    Launchd and systemd see no end. It waits for the lock, which whoever migrates the database may hold.
+    """
+    argv = [sys.executable, *sys.orig_argv[1:]]
+    if "--standby" not in argv:
+        argv.append("--standby")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, argv)
 
 
 def stop(

@@ -98,7 +98,9 @@ def _draw(document: Document, more: Document, now: int) -> Page:
         page.pair("command", shlex.join(row["command"]))
     page.pair("folder", row["cwd"])
     if more["payload"]:
-        page.pair("payload", _compact(more["payload"]))
+        page.pair("payload", _compact(json.loads(more["payload"])))
+    if document["result"] is not None:
+        page.pair("result", _compact(document["result"]))
     _draw_tables(page, document, now)
     return page
 
@@ -124,6 +126,19 @@ def _draw_tables(page: Page, document: Document, now: int) -> None:
             [column for column, _ in columns],
             [[cell(row) for _, cell in columns] for row in document["attempts"]],
         )
+    if document["effects"]:
+        page.title("Effects")
+        page.table(
+            [
+                Column("KEY", elastic=True),
+                Column("SCOPE"),
+                Column("STATE"),
+                Column("ATTEMPT", right=True),
+                Column("BEGUN"),
+                Column("SETTLED"),
+            ],
+            [_effect(row) for row in document["effects"]],
+        )
     if document["deferrals"]:
         page.title("Deferred")
         page.table(
@@ -141,6 +156,13 @@ def _draw_tables(page: Page, document: Document, now: int) -> None:
     )
     if len(document["events"]) > len(events):
         page.line((f"  {len(document['events']) - len(events)} earlier ones: --json has them", "dim"))
+
+
+def _effect(row: Document) -> list[Part]:
+    color = {"begun": "red", "done": "green"}.get(row["state"], "dim")
+    attempt = "-" if row["attempt"] is None else str(row["attempt"])
+    settled = _moment(row["settled_at"])
+    return [row["key"], row["scope"], (row["state"], color), attempt, _moment(row["begun_at"]), settled]
 
 
 def _since(state: str, more: Document, now: int) -> str:
@@ -194,6 +216,6 @@ def _exit(row: Document) -> str:
     return "-" if row["exit_code"] is None else str(row["exit_code"])
 
 
-def _compact(payload: str) -> str:
-    text = json.dumps(json.loads(payload), ensure_ascii=False)
+def _compact(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= PAYLOAD_CHARS else f"{text[:PAYLOAD_CHARS]} ... ({len(text)} characters)"

@@ -56,7 +56,9 @@ def write_json(document: object) -> None:
 def _with_iso(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key: when.iso(inner)
+            key: inner
+            if key == "result"  # an agent's own words
+            else when.iso(inner)
             if isinstance(inner, int) and (key in _MOMENTS or key.endswith("_at"))
             else _with_iso(inner)
             for key, inner in value.items()

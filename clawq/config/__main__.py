@@ -1,4 +1,4 @@
-"""``python -m clawq.config [docs|defaults|reasons]``: write the files that are made from code, in a clone."""
+"""``python -m clawq.config [docs|defaults|reasons|results]``: write the files made from code, in a clone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from clawq.config import compile_file
 from clawq.config.compiler import dump
 from clawq.config.problems import model_at
 from clawq.config.reference import with_tables
+from clawq.rules import ends
 from clawq.store.reasons import REASONS, clears_when
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,6 +19,9 @@ REASONS_BEGIN = (
     "<!-- reasons: begin (made from clawq/store/reasons.py by `python -m clawq.config reasons`) -->"
 )
 REASONS_END = "<!-- reasons: end -->"
+RESULTS_DOC = ROOT / "docs" / "results.md"
+RESULTS_BEGIN = "<!-- ends: begin (made from clawq/rules/ends.py by `python -m clawq.config results`) -->"
+RESULTS_END = "<!-- ends: end -->"
 DEFAULTS = ROOT / "clawq" / "store" / "default_config.json"
 
 
@@ -42,6 +46,13 @@ def reasons() -> str:
     return f"{head}{REASONS_BEGIN}\n\n{chr(10).join(rows)}\n\n{REASONS_END}{tail}"
 
 
+def results() -> str:
+    """docs/results.md with the table of ends made anew."""
+    head, begin, rest = RESULTS_DOC.read_text(encoding="utf-8").partition(RESULTS_BEGIN)
+    assert begin
+    return f"{head}{RESULTS_BEGIN}\n\n{ends.table()}\n\n{RESULTS_END}{rest.partition(RESULTS_END)[2]}"
+
+
 def _key(dotted: str) -> str:
     table, _, key = dotted.rpartition(".")
     exists = key in model_at(tuple(table.split("."))).model_fields
@@ -50,6 +61,7 @@ def _key(dotted: str) -> str:
 
 if __name__ == "__main__":
     files = {"docs": (DOCS, docs), "reasons": (REASONS_DOC, reasons), "defaults": (DEFAULTS, defaults)}
+    files["results"] = (RESULTS_DOC, results)
     for name in sys.argv[1:] or files:
         path, make = files[name]
         path.write_text(make(), encoding="utf-8")

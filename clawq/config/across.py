@@ -74,6 +74,14 @@ def _needs(raw: Raw, lines: Lines) -> Iterator[Problem]:
                 line = line_of(lines, (*path, "needs", index))
                 what = f"no resource {quoted(name)}"
                 yield Problem(line, dotted((*path, "needs")), what, near(name, known))
+        errors = table.get("errors")
+        for index, each in enumerate(errors if isinstance(errors, list) else ()):
+            name = each.get("resource") if isinstance(each, dict) else None
+            if isinstance(name, str) and name not in known:
+                line = line_of(lines, (*path, "errors", index))
+                yield Problem(
+                    line, dotted((*path, "errors")), f"no resource {quoted(name)}", near(name, known)
+                )
 
 
 def _shares(raw: Raw, lines: Lines) -> Iterator[Problem]:

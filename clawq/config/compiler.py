@@ -134,10 +134,13 @@ def _body(file: ClawqToml, folder: str) -> dict[str, Any]:
     if limits["max_running_per_tenant"] is None:
         limits["max_running_per_tenant"] = limits["max_running"]
     resources: dict[str, dict[str, Any]] = {
-        name: {"limit": limit, "min_free_mb": None} for name, limit in BUILT_IN_RESOURCES.items()
+        name: {"limit": limit, "min_free_mb": None, "provider": False}
+        for name, limit in BUILT_IN_RESOURCES.items()
     }
     for name, resource in file.resources.items():
-        resources.setdefault(name, {"min_free_mb": None}).update(_keys(resource, written=True))
+        resources.setdefault(name, {"min_free_mb": None, "provider": False}).update(
+            _keys(resource, written=True)
+        )
     kinds: dict[str, dict[str, Any]] = {DEFAULT_KIND: {}}
     kinds |= {name: _keys(kind, written=True) for name, kind in file.kinds.items()}
     bands = {name: _keys(band, written=True) for name, band in file.bands.items()}
@@ -176,16 +179,18 @@ def _warnings(body: Mapping[str, Any], lines: dict[Path, int]) -> Iterator[Probl
         ((section, name), each) for section in ("bands", "kinds") for name, each in body[section].items()
     )
     for path, table in tables:
-        for index, name in placeholders.in_shell_script(table.get("command", ())):
-            yield Problem(
-                line_of(lines, (*path, "command", index)),
-                dotted((*path, "command")),
-                f"the shell reads {{{name}}} inside a -c script as code",
-                f'write "$1" there and append "--", "{{{name}}}" to the list',
-            )
-        if table.get("command", ("",))[0].startswith("~"):
-            at = (*path, "command", 0)
-            yield Problem(line_of(lines, at), dotted(at[:-1]), "~ is not expanded", "write the whole path")
+        for key in ("command", "reconcile"):
+            for index, name in placeholders.in_shell_script(table.get(key, ())):
+                yield Problem(
+                    line_of(lines, (*path, key, index)),
+                    dotted((*path, key)),
+                    f"the shell reads {{{name}}} inside a -c script as code",
+                    f'write "$1" there and append "--", "{{{name}}}" to the list',
+                )
+            if table.get(key, ("",))[0].startswith("~"):
+                at = (*path, key, 0)
+                where = line_of(lines, at), dotted(at[:-1])
+                yield Problem(*where, "~ is not expanded", "write the whole path")
         search = table.get("env", {}).get("PATH", "")
         if "~" in search or "$" in search:
             at = (*path, "env", "PATH")

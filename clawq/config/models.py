@@ -15,7 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 from clawq import options, placeholders, when
 from clawq.errors import UsageError
 from clawq.job import BANDS
+from clawq.rules.classify import TOLD_CLASSES
 from clawq.rules.facts import PRESSURES
+from clawq.rules.readers import NAMES as READERS
 
 BUILT_IN_RESOURCES = {"browser": 2, "local_model": 1, "shell": 4}
 HEARTBEATS = ("process", "output", "agent")
@@ -150,6 +152,33 @@ def _command(value: object) -> list[str]:
     return value
 
 
+_ERROR_KEYS = ("contains", "class", "reason", "resource")
+
+
+def _errors(value: object) -> list[dict[str, str]]:
+    if not isinstance(value, list):
+        raise ValueError
+    for index, each in enumerate(value):
+        if not isinstance(each, dict):
+            raise ValueError
+        for key in each:
+            if key not in _ERROR_KEYS:
+                there_are = ", ".join(_ERROR_KEYS)
+                raise Said(
+                    f"unknown key {key!a}", f"{options.near(key, _ERROR_KEYS)}there are {there_are}", index
+                )
+        if not isinstance(each.get("contains"), str) or not each["contains"].strip():
+            raise Said("contains is missing", "expected the text that the output has at its end", index)
+        named = each.get("class")
+        if named not in TOLD_CLASSES:
+            what = "class is missing" if named is None else f"no such class {named!a}"
+            raise Said(what, f"expected one of {', '.join(TOLD_CLASSES)}", index)
+        for key in ("reason", "resource"):
+            if key in each:
+                _name(each[key])
+    return value
+
+
 def _path(value: object) -> str:
     path = os.path.expanduser(_text(value))
     if not path or path.startswith("~"):
@@ -206,6 +235,12 @@ Weight = Annotated[
 ]
 YesNo = Annotated[bool, Expects("true or false")]
 BandChoice = Annotated[str, _one_of("band", BANDS), Expects('a band such as "bulk"')]
+Reader = Annotated[str, _one_of("reader", READERS), Expects('"none", "claude" or "codex"')]
+Errors = Annotated[
+    list[dict[str, str]],
+    PlainValidator(_errors),
+    Expects('a list such as [{ contains = "quota exceeded", class = "rate_limit" }]'),
+]
 Heartbeat = Annotated[str, _one_of("heartbeat", HEARTBEATS), Expects('"process", "output" or "agent"')]
 OnLost = Annotated[str, _one_of("choice", ("retry", "unknown")), Expects('"retry" or "unknown"')]
 OnFull = Annotated[
@@ -257,6 +292,9 @@ class Limits(Table):
     )
     age_boost: SomeTime = _key("10m", "a job rises one band for each such time that it waits")
     retention: SomeTime = _key("30d", "how long ended jobs and their logs are kept")
+    log_max_mb: Positive = _key(
+        64, "of one attempt's output, in MB; of more the head and the tail are kept and the middle is cut"
+    )
 
 
 class Host(Table):
@@ -283,6 +321,7 @@ class Resource(Table):
 
     limit: Positive | None = _key(None, "slots", example=2)
     min_free_mb: NotNegative | None = _key(None, "a memory floor of its own, on top of [host]", example=1024)
+    provider: YesNo = _key(False, "a rate limit met by a job that holds it lets it rest for everyone")
 
 
 class Budget(Table):
@@ -360,6 +399,19 @@ class KindKeys(Table):
     )
     on_lost: OnLost = _key(
         "retry", 'an attempt that did not end by itself: "retry", or "unknown", which asks a person'
+    )
+    reconcile: Command | None = _key(
+        None,
+        "asked about an unknown job: exit 0 it happened, 1 it did not, else still unknown; 30 s at most",
+        example=["check-sent", "--", "{field:id}"],
+    )
+    classify: Reader = _key(
+        "none", "who reads in its output how it ended: claude for `claude -p`, codex for `codex exec`"
+    )
+    errors: Errors = _key(
+        [],
+        "output that ends with such a text in it is a failure of that class; the first that matches counts",
+        example=[{"contains": "quota exceeded", "class": "rate_limit"}],
     )
     env: Env = _key({}, "variables, after [env] and before the job's own", example={"NODE_ENV": "production"})
     env_file: FilePath | None = _key(

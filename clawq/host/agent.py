@@ -102,8 +102,11 @@ def leader_of(pid: int | None) -> Process | None:
     return None if pid is None else processes.identify(pid)
 
 
-def signal_tree(leader: Process | None, token: int, signal_number: int) -> None:
-    """Signal an attempt's group at once, then whoever of its session is in another group."""
+def signal_tree(leader: Process | None, mark: int | str, signal_number: int) -> None:
+    """Signal an attempt's group at once, then whoever of its session is in another group.
+
+    `mark` is as for left_behind().
+    """
     if leader is None:
         return
     alive = processes.is_alive(leader)
@@ -114,22 +117,23 @@ def signal_tree(leader: Process | None, token: int, signal_number: int) -> None:
                 os.killpg(leader.pid, signal.SIGCONT)  # a stopped process takes TERM only when it goes on
         except (ProcessLookupError, PermissionError):
             pass
-    for process in left_behind(leader.pid, token, alive):
+    for process in left_behind(leader.pid, mark, alive):
         processes.send(process, signal_number)
         if signal_number == signal.SIGTERM:
             processes.send(process, signal.SIGCONT)
 
 
-def left_behind(leader: int, token: int, leader_alive: bool) -> list[Process]:
+def left_behind(leader: int, mark: int | str, leader_alive: bool) -> list[Process]:
     """What runs in an attempt's session beside its shell.
 
     When the shell is gone, its number may lead somebody else's session by now: a member counts only if
-    it carries the attempt's token, where the platform can tell.
+    it carries the attempt's token, where the platform can tell. `mark`: the token, or a whole entry of the
+    environment (``K=V``) that stands for one.
     """
     if not leader_alive and platform.start_time(leader) is not None:
         return []  # the number was given out again, so the old session has no members
     found = processes.session_of(leader)
     if leader_alive:
         return found
-    entry = f"CLAWQ_TOKEN={token}"
+    entry = f"CLAWQ_TOKEN={mark}" if isinstance(mark, int) else mark
     return [process for process in found if platform.carries(process.pid, entry) is not False]

@@ -34,7 +34,7 @@ def sample(folder: str) -> HostSample:
         None if account is None else account.procs,
         _free_mb(),
         platform.memory_pressure(),
-        _free_disk_mb(folder),
+        free_disk_mb(folder),
         ceiling.nearest(None if account is None else account.tasks),
     )
 
@@ -80,7 +80,7 @@ def _free_mb() -> int | None:
         return None
 
 
-def _free_disk_mb(folder: str) -> int | None:
+def free_disk_mb(folder: str) -> int | None:
     """What is left for an account without privileges; None for a filesystem that does not say its size."""
     try:
         found = os.statvfs(folder)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import apsw
 
 from clawq.job import BANDS
-from clawq.rules.classify import End
+from clawq.rules.classify import FORK_FAILED, End, Word
+from clawq.rules.facts import split
 from clawq.rules.retry import Decision
 from clawq.store.sqlfile import load
 
@@ -77,10 +78,26 @@ class PolicyRow(NamedTuple):
     accepted_at: int
     deadline_at: int | None
     cancel: int
+    needs: str
+    limits_met: int
+    forks_failed: int
+    told: str | None
 
     @property
     def band_name(self) -> str:
         return BANDS[self.band]
+
+    @property
+    def resources(self) -> list[str]:
+        return split(self.needs)
+
+    @property
+    def word(self) -> Word | None:
+        """What the agent told with `clawq fail`."""
+        if self.told is None:
+            return None
+        said = json.loads(self.told)
+        return Word(said["class"], said["reason"], said["resource"], said["retry_after_ms"], said["error"])
 
 
 def next_token(db: apsw.Connection, now: int) -> int:
@@ -176,14 +193,29 @@ def finish(
     output_tail: str,
     peak: tuple[int, int] | None,
     now: int,
+    *,
+    retry_by: int | None = None,
+    result: str | None = None,
+    note: str | None = None,
 ) -> bool:
-    """Accept an attempt's end; False when the token is no longer the job's: only the attempt was closed."""
+    """Accept an attempt's end; False when the token is no longer the job's: only the attempt was closed.
+
+    `retry_by`: no retry starts later. `result` is JSON. `note` is said beside the attempt's error and is none
+    of the job's.
+    """
     values: dict[str, Any] = {
         **end._asdict(),
         "charged": int(end.charged),
+        "end_reason": end.reason,
+        "free_limit": int(end.outcome == "rate_limited" and not end.charged),
+        "free_fork": int(end.reason == FORK_FAILED and not end.charged),
+        "ran": int(end.ran),
         "state": decision.state,
         "reason": decision.reason,
         "run_after": decision.run_after,
+        "retry_by": retry_by,
+        "result": result,
+        "noted_error": "; ".join(text for text in (end.error, note) if text) or None,
         "job_id": job_id,
         "token": token,
         "output_tail": output_tail or None,

@@ -10,12 +10,13 @@ import _thread
 import os
 import stat
 import sys
+import time
 
 import apsw
 
 from clawq import job
 from clawq.errors import Busy, StorageError
-from clawq.paths import as_utf8, make_private_dir
+from clawq.paths import TICKS_WITHIN_MS, as_utf8, make_private_dir
 from clawq.settings import NO_FILE
 from clawq.store import sqlfile
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x636C7771  # "clwq"
 SCHEMA_VERSION = 1
 BUSY_MS = 10_000
+BACKSTOP_PAGES = 16_000
+"""A producer folds the log of writes back itself when nobody else has done so for 64 MB of it."""
 
 _UNREADABLE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _NO_ROOM = (apsw.FullError, apsw.IOError)
@@ -36,25 +39,30 @@ _NO_ACCESS = (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, aps
 _BUSY = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError)
 
 
-def open_db(home: Home, busy_ms: int = BUSY_MS, checkpoints: bool = False) -> apsw.Connection:
+def open_db(home: Home, busy_ms: int = BUSY_MS, owner: bool = False) -> apsw.Connection:
     """A connection to the queue's database, made and migrated when need be.
 
-    ``checkpoints`` is for the supervisor, which folds the WAL back when it closes; a cron line must not
-    pay for that.
+    ``owner`` is for whoever holds ``clawq.lock``, above all the supervisor: it folds the log of writes back
+    (``store/wal.py``), which a cron line must not pay for as long as one runs.
 
-    Raises StorageError (not ours, too new, unreadable) and Busy (locked for longer than ``busy_ms``).
+    Raises StorageError (not ours, too new, unreadable) and Busy (locked for longer than ``busy_ms``, or a
+    supervisor that does not let the database be migrated).
     """
     with storage_errors(home.db):
         if not _is_there(home.db):
             _create(home)
         db = apsw.Connection(sqlite_name(home.db), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            _prepare(db, busy_ms, checkpoints)
-            version = _check_ours(db, home.db)
-            if version < SCHEMA_VERSION:
-                from clawq.store.migrate import migrate
+            _prepare(db, busy_ms)
+            if owner:
+                db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+                db.wal_autocheckpoint(0)
+            elif _is_looked_after(home):
+                db.wal_autocheckpoint(BACKSTOP_PAGES)
+            if _check_ours(db, home.db) < SCHEMA_VERSION:
+                from clawq.store.migrate import bring_up
 
-                migrate(db, home.db, version)
+                bring_up(db, home, owner)
         except BaseException:
             db.close()
             raise
@@ -71,9 +79,8 @@ def open_readonly(home: Home, busy_ms: int = BUSY_MS) -> apsw.Connection | None:
             return None
         db = apsw.Connection(sqlite_name(home.db), flags=apsw.SQLITE_OPEN_READONLY)
         try:
-            _prepare(db, busy_ms, checkpoints=False)
-            version = _check_ours(db, home.db)
-            if version < SCHEMA_VERSION:
+            _prepare(db, busy_ms)
+            if _check_ours(db, home.db) < SCHEMA_VERSION:
                 db.close()
                 open_db(home, busy_ms).close()
                 return open_readonly(home, busy_ms)
@@ -106,13 +113,34 @@ def sqlite_name(path: str) -> str:
     return name
 
 
-def _prepare(db: apsw.Connection, busy_ms: int, checkpoints: bool) -> None:
+def _prepare(db: apsw.Connection, busy_ms: int) -> None:
     db.set_busy_timeout(busy_ms)
-    if not checkpoints:
-        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     db.execute("PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON")
     if sys.platform == "darwin":
         db.execute("PRAGMA fullfsync=ON; PRAGMA checkpoint_fullfsync=ON")
+
+
+def _is_looked_after(home: Home) -> bool:
+    """Does a supervisor tick, which folds the log of writes back?"""
+    try:
+        return time.time_ns() // 1_000_000 - os.stat(home.lock).st_mtime_ns // 1_000_000 < TICKS_WITHIN_MS
+    except OSError:
+        return False
+
+
+class SchemaMoved(StorageError):
+    """Somebody has migrated the database under an open connection: only a newer program may go on."""
+
+
+def check_schema(db: apsw.Connection, path: str) -> None:
+    """Inside a transaction of somebody who keeps the database open. Raises SchemaMoved."""
+    version = int(str(db.pragma("user_version")))
+    if version != SCHEMA_VERSION:
+        raise SchemaMoved(
+            f"{path} was brought to schema {version}, this supervisor knows {SCHEMA_VERSION}",
+            "start the newer clawq",
+        )
 
 
 def _check_ours(db: apsw.Connection, path: str) -> int:
@@ -147,7 +175,7 @@ def _create(home: Home) -> None:
             os.link(draft, home.db)
         except FileExistsError:
             return
-        _sync_folder(home.data)
+        sync_folder(home.data)
     finally:
         for name in (draft, draft + "-wal", draft + "-shm"):
             try:
@@ -166,10 +194,14 @@ def build_schema(db: apsw.Connection) -> None:
     )
     defaults = sqlfile.read("default_config.json")
     db.execute("INSERT INTO config VALUES (1, ?, ?, NULL, NULL, 0)", (NO_FILE, defaults))
+    # Which queue this is, whatever happens to its file, and which of its lives since it was last restored.
+    lives = "lower(hex(randomblob(16)))"
+    db.execute(f"INSERT INTO meta VALUES ('queue', {lives}), ('life', {lives})")
     db.execute(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION}")
 
 
-def _sync_folder(path: str) -> None:
+def sync_folder(path: str) -> None:
+    """The names in it are on the disk when this returns."""
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -10,7 +10,7 @@ import json
 
 from clawq import job
 from clawq.errors import ClawqError, Refused, WrongState
-from clawq.store import sqlfile, views
+from clawq.store import effects, sqlfile, views
 from clawq.store.connection import Immediate, dicts
 
 TYPE_CHECKING = False
@@ -124,8 +124,8 @@ def retry(db: apsw.Connection, job_id: int, now: int, max_queued: int) -> str:
 def reconcile(db: apsw.Connection, job_id: int, now: int, verdict: str, note: str = "") -> str:
     """Settle an unknown job: `verdict` is ``succeeded``, ``dead`` or ``queued`` (again, from the start).
 
-    The note stands in the job's events, and in its last error when it is dead. Raises NoSuchJob,
-    WrongState, KeyTaken.
+    Its open effects are settled with it: done when it succeeded, else not happened. The note stands in the
+    job's events, and in its last error when it is dead. Raises NoSuchJob, WrongState, KeyTaken.
     """
     note = " ".join(note.split())[:NOTE_CHARS]
     reason = f"reconciled: {note}" if note else "reconciled"
@@ -138,6 +138,8 @@ def reconcile(db: apsw.Connection, job_id: int, now: int, verdict: str, note: st
             changed = bool(_changed(db, "settle", values))
         if not changed:
             _refuse(db, job_id, "reconciled", "unknown")
+        happened = verdict == job.SUCCEEDED
+        effects.settle_open(db, job_id, effects.DONE if happened else effects.FAILED, now)
     return verdict
 
 
@@ -181,7 +183,7 @@ def count_prunable(db: apsw.Connection, before: int) -> int:
 def prune(db: apsw.Connection, ids: list[int], before: int) -> int:
     """Delete those of `ids` that still ended before that moment, in one transaction; how many there were.
 
-    Dedupe keys of scope ``ever`` stay.
+    Dedupe keys of scope ``ever`` stay, and so do effects of scope ``tenant``.
     """
     with Immediate(db):
         return len(db.execute(_SQL["prune"], {"ids": json.dumps(ids), "before": before}).fetchall())

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from clawq.rules import ramp
+from clawq.rules import ramp, retry
 from clawq.rules.facts import Budget, Cooldown, Footprint
+from clawq.rules.retry import Rest
 from clawq.store import told
 from clawq.store.told import SQL, cool, tell_spend, warm
 
@@ -68,6 +69,14 @@ def forget_spends(db: apsw.Connection, rules: dict[str, BudgetRule], now: int) -
         db.execute(SQL["forget_spends"], {"budget": name, "before": now - rule.per_ms})
 
 
+def not_after(db: apsw.Connection, budgets: Iterable[str], now: int) -> None:
+    """The clock was set back: what was written down by the one that was ahead began now."""
+    for name in budgets:
+        db.execute(SQL["spends_not_after"], {"budget": name, "now": now})
+    db.execute(SQL["cooldowns_not_after"], {"now": now})
+    db.execute(SQL["streaks_not_after"], {"now": now})
+
+
 def rests(db: apsw.Connection, limits: dict[str, int], now: int) -> Rests:
     """Every resource at rest; those that everybody may use again are cleared. `limits`: slots by resource."""
     found: dict[str, Cooldown] = {}
@@ -103,13 +112,35 @@ def note_start(db: apsw.Connection, resources: Iterable[str], resting: Iterable[
         db.execute(SQL["probe"], {"resource": resource, "token": token})
 
 
-def note_end(db: apsw.Connection, token: int, ran: bool, now: int) -> None:
-    """An attempt ended: as a probe it passed, unless it never ran."""
+def note_end(db: apsw.Connection, token: int, ran: bool, now: int, succeeded: bool = False) -> None:
+    """An attempt ended: as a probe it passed, unless it never ran. `rate_limited` comes before, where it met
+    the limit again."""
     if not ran:
         db.execute(SQL["probe_void"], {"token": token})
         return
     for (resource,) in db.execute(SQL["probes_of"], {"token": token}).fetchall():
         db.execute(SQL["probe_passed"], {"resource": resource, "now": now})
+        if succeeded:
+            db.execute(SQL["forget_streak"], {"resource": resource})
+
+
+def rate_limited(
+    db: apsw.Connection, resources: Iterable[str], retry_after_ms: int | None, step_ms: int, now: int
+) -> int:
+    """A job met the limit of these providers: they rest. Until when the last of them does (epoch ms; 0 for
+    none)."""
+    latest = 0
+    for resource in resources:
+        row = db.execute(SQL["streak"], {"resource": resource}).fetchone()
+        until = told.rests_until(db, resource) or 0
+        last = None if row is None else Rest(*row)
+        if until > now and (last is None or last.until < until):
+            last = Rest(0, now, until)  # asked for by hand: none in the row of limits
+        rest = retry.rest(last, until > now, retry_after_ms, now)
+        db.execute(SQL["keep_streak"], rest._asdict() | {"resource": resource})
+        told.cool(db, resource, rest.until, step_ms, now)
+        latest = max(latest, rest.until)
+    return latest
 
 
 def footprints(db: apsw.Connection) -> dict[str, Footprint]:

@@ -67,11 +67,11 @@ CREATE TABLE jobs (
     stale_at     INTEGER,
     deadline_at  INTEGER,
     start_by     INTEGER,                              -- of work that may not wait; its first start meets it
-    expires_at   INTEGER AS (CASE WHEN start_by IS NOT NULL AND tries = 0
-                                  THEN min(start_by, coalesce(stale_at, start_by), coalesce(deadline_at, start_by))
-                                  WHEN stale_at IS NULL THEN deadline_at
-                                  WHEN deadline_at IS NULL THEN stale_at
-                                  ELSE min(stale_at, deadline_at) END) VIRTUAL,
+    retry_by     INTEGER,                              -- once tried: no retry starts later (max_age)
+    expires_at   INTEGER AS (nullif(min(coalesce(stale_at, 9000000000000000), coalesce(deadline_at, 9000000000000000),
+                                        coalesce(retry_by, 9000000000000000),
+                                        iif(tries = 0, coalesce(start_by, 9000000000000000), 9000000000000000)),
+                                    9000000000000000)) VIRTUAL,
 
     timeout_ms   INTEGER,                              -- NULL: the kind's; 0: none
     max_attempts INTEGER,                              -- NULL: the kind's
@@ -86,6 +86,9 @@ CREATE TABLE jobs (
     exit_code    INTEGER,
     last_error   TEXT,
     error_class  TEXT,
+    limits_met   INTEGER NOT NULL DEFAULT 0,           -- rate limits that cost no attempt
+    forks_failed INTEGER NOT NULL DEFAULT 0,           -- the same of forks
+    result       TEXT,                                 -- JSON, from its last attempt's result file
 
     CHECK ((token IS NOT NULL) = (state IN ('starting', 'running', 'waiting'))),
     CHECK ((ended_at IS NOT NULL) = (state IN ('succeeded', 'dead', 'expired', 'cancelled'))),
@@ -139,7 +142,10 @@ CREATE TABLE attempts (
     error        TEXT,
     output_tail  TEXT,                                 -- the last lines the agent wrote
     charged      INTEGER NOT NULL DEFAULT 0 CHECK (charged IN (0, 1)),
-    resource     TEXT,
+    reason       TEXT,                                 -- the word that a retry is counted under, when not the class
+    resource     TEXT,                                 -- whose limit it met
+    told         TEXT CHECK (told IS NULL OR json_valid(told)),  -- by `clawq fail`: class, reason, resource,
+                                                       -- retry_after_ms and error
     peak_mb      INTEGER,
     peak_procs   INTEGER,
     log          TEXT    NOT NULL,
@@ -244,6 +250,14 @@ CREATE TABLE cooldowns (
     released    INTEGER NOT NULL DEFAULT 0             -- starts since it passed
 ) STRICT, WITHOUT ROWID;
 
+-- The last rest that each provider's limits brought about: the next one in a row is twice as long.
+CREATE TABLE streaks (
+    resource TEXT    PRIMARY KEY,
+    streak   INTEGER NOT NULL,
+    since    INTEGER NOT NULL,
+    until    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- What a kind's process tree grows to: rises at once, sinks slowly.
 CREATE TABLE footprints (
     kind  TEXT    PRIMARY KEY,
@@ -263,6 +277,30 @@ CREATE TABLE observed (
     last_at  INTEGER NOT NULL,
     PRIMARY KEY (stage, reason, kind, tenant)
 ) STRICT, WITHOUT ROWID;
+
+-- Side effects, recorded before and after they are done. A key of scope `tenant` outlives the job.
+CREATE TABLE effects (
+    id         INTEGER PRIMARY KEY,
+    scope      TEXT    NOT NULL CHECK (scope IN ('job', 'tenant')),
+    tenant     TEXT    NOT NULL,
+    job_id     INTEGER NOT NULL,                       -- that began it last, as did the token; it may be pruned by now
+    key        TEXT    NOT NULL,
+    state      TEXT    NOT NULL CHECK (state IN ('begun', 'done', 'failed')),
+    token      INTEGER NOT NULL,
+    begun_at   INTEGER NOT NULL,
+    settled_at INTEGER,
+    CHECK ((settled_at IS NULL) = (state = 'begun'))
+) STRICT;
+CREATE UNIQUE INDEX effects_job ON effects (job_id, key) WHERE scope = 'job';
+CREATE UNIQUE INDEX effects_tenant ON effects (tenant, key) WHERE scope = 'tenant';
+CREATE INDEX effects_of ON effects (job_id, state);
+
+-- Unknown jobs that no probe was asked about since they became so. `number` is the attempt that left them.
+CREATE TABLE probes (
+    job_id INTEGER PRIMARY KEY REFERENCES jobs(id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    since  INTEGER NOT NULL
+) STRICT;
 
 CREATE TABLE pauses (
     scope TEXT    NOT NULL CHECK (scope IN ('all', 'tenant', 'kind', 'resource', 'band')),
@@ -326,6 +364,19 @@ END;
 CREATE TRIGGER jobs_key_free AFTER UPDATE OF state ON jobs
 WHEN NEW.ended_at IS NOT NULL BEGIN
     DELETE FROM dedupe WHERE job_id = NEW.id AND until_end = 1;
+END;
+
+CREATE TRIGGER jobs_unknown AFTER UPDATE OF state ON jobs WHEN NEW.state = 'unknown' BEGIN
+    INSERT INTO probes VALUES (NEW.id, NEW.tries, NEW.changed_at);
+END;
+
+CREATE TRIGGER jobs_known AFTER UPDATE OF state ON jobs WHEN OLD.state = 'unknown' BEGIN
+    DELETE FROM probes WHERE job_id = NEW.id;
+END;
+
+-- What happened for the whole tenant stays known.
+CREATE TRIGGER effects_gone AFTER DELETE ON jobs BEGIN
+    DELETE FROM effects WHERE job_id = OLD.id AND (scope = 'job' OR state = 'failed');
 END;
 
 -- The exclusive name is free, or its candidate left the queue: the best parked job of each lane comes back.

@@ -9,8 +9,13 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 def load(name: str) -> dict[str, str]:
     """The queries of ``sql/NAME.sql`` as {query name: SQL}."""
+    return parse(read(os.path.join("sql", name + ".sql")))
+
+
+def parse(text: str) -> dict[str, str]:
+    """The ``-- name: NAME`` blocks of a text."""
     queries: dict[str, str] = {}
-    for block in read(os.path.join("sql", name + ".sql")).split("-- name: ")[1:]:
+    for block in text.split("-- name: ")[1:]:
         title, _, sql = block.partition("\n")
         queries[title.strip()] = sql.strip()
     return queries

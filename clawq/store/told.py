@@ -29,8 +29,30 @@ def cool(db: apsw.Connection, resource: str, until: int, step_ms: int, now: int)
 
 
 def warm(db: apsw.Connection, resource: str) -> None:
-    """End its rest, and let all of them back at once."""
+    """End its rest, and let all of them back at once. The next rest is a first one again."""
     db.execute(SQL["warm"], {"resource": resource})
+    db.execute(SQL["forget_streak"], {"resource": resource})
+
+
+def tell_failure(
+    db: apsw.Connection,
+    token: int,
+    error_class: str,
+    reason: str | None,
+    resource: str | None,
+    retry_after_ms: int | None,
+    error: str | None,
+) -> None:
+    """Record what an attempt says of its own end, before it ends. The last word stands."""
+    values = {
+        "token": token,
+        "class": error_class,
+        "reason": reason,
+        "resource": resource,
+        "retry_after_ms": retry_after_ms,
+        "error": error,
+    }
+    db.execute(SQL["tell_failure"], values)
 
 
 def rests_until(db: apsw.Connection, resource: str) -> int | None:

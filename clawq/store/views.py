@@ -13,7 +13,7 @@ from collections import Counter
 
 from clawq import job
 from clawq.errors import NoSuchJob
-from clawq.store import accounts, sqlfile
+from clawq.store import accounts, effects, sqlfile
 from clawq.store.connection import dicts
 
 TYPE_CHECKING = False
@@ -305,10 +305,16 @@ def show(db: apsw.Connection, settings: Settings, logs: str, job_id: int) -> Row
             "deferrals": deferrals(db, job_id),
             "retries": {row["reason"]: row["n"] for row in dicts(db.execute(_SQL["retries"], (job_id,)))},
             "events": dicts(db.execute(_SQL["events"], (job_id,))),
-            "effects": [],
+            "effects": effects.of_job(db, job_id),
             "children": [],
-            "result": None,
+            "result": _result(db, job_id),
         }
+
+
+def _result(db: apsw.Connection, job_id: int) -> Any:
+    """What the last attempt left in its result file, parsed; None for nothing."""
+    text = db.execute(_SQL["result"], (job_id,)).get
+    return None if text is None else json.loads(text)
 
 
 def more(db: apsw.Connection, job_id: int) -> Row:

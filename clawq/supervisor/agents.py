@@ -10,6 +10,7 @@ from clawq.host.attempt_file import Reading
 from clawq.host.processes import Process
 from clawq.paths import Home
 from clawq.rules.liveness import Verdict
+from clawq.settings import ErrorPattern, Kind
 
 
 @dataclass(slots=True)
@@ -56,8 +57,19 @@ class Agent:
     max_mb: int | None = None
     over: str | None = None
     """How it has outgrown these."""
+    log_bytes: int = 0
+    log_looked: int | None = None
+    """How long its log was at the last look, and when that was."""
+    classify: str = "none"
+    """Who reads its output at the end, and what is looked for in it besides."""
+    errors: tuple[ErrorPattern, ...] = ()
     disowned: bool = False
     """The database says that it is no longer ours: to be ended, its result thrown away."""
+
+    def follow(self, kind: Kind) -> None:
+        """Take over from its kind what is not frozen in the attempt's row."""
+        self.max_procs, self.max_mb = kind.max_procs, kind.max_mb
+        self.classify, self.errors = kind.classify, kind.errors
 
     def attempt_path(self, home: Home) -> str:
         return attempt_file.path_of(home.run, self.token)
@@ -67,6 +79,9 @@ class Agent:
         return [self.attempt_path(home), *job_files(home, self.token).values()]
 
 
+JOB_FILES = ("payload", "heartbeat", "result")
+
+
 def job_files(home: Home, token: int) -> dict[str, str]:
     """The files that an agent is told of, by what they are for."""
-    return {name: os.path.join(home.run, f"{token}.{name}") for name in ("payload", "heartbeat")}
+    return {name: os.path.join(home.run, f"{token}.{name}") for name in JOB_FILES}

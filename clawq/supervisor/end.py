@@ -38,7 +38,14 @@ def forget(agent: Agent, home: Home) -> None:
     if agent.probe is not None:
         os.close(agent.probe)
     for path in agent.files(home):
+        remove(path)
+
+
+def remove(path: str) -> None:
+    """A file of the run folder, or what an agent made in its place; a folder that holds something stays."""
+    for way in (os.unlink, os.rmdir):
         try:
-            os.unlink(path)
+            way(path)
+            return
         except OSError:
             pass

@@ -11,19 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from clawq.host import agent as host_agent
-from clawq.host import attempt_file, footprint, output, platform, processes
+from clawq.host import attempt_file, footprint, platform, processes
 from clawq.paths import Home
-from clawq.rules import classify, liveness
-from clawq.rules.classify import End
+from clawq.rules import liveness
 from clawq.rules.footprint import grown_beyond
 from clawq.supervisor.agents import Agent, job_files
 from clawq.supervisor.end import KILL_AGAIN_MS
+from clawq.supervisor.evidence import Found, gather
 
 FIRST_LOOK_MS = 15
 """After a spawn: the shell needs about this long to say that the agent runs."""
 SLOWEST_LOOK_MS = 1_000
-FILE_TIME_SLACK_MS = 20
-"""File times come from a coarser clock than the one that `kill_at` was read from."""
 SWEEP_PAUSE_MS = 50
 """Between looks at what an ended attempt left behind."""
 
@@ -31,8 +29,7 @@ SWEEP_PAUSE_MS = 50
 @dataclass(slots=True)
 class Ended:
     agent: Agent
-    end: End
-    output_tail: str
+    found: Found
 
 
 @dataclass(slots=True)
@@ -61,7 +58,7 @@ def look(agents: list[Agent], home: Home, wall: int, mono: int) -> Findings:
         if agent.verdict is None:
             _look_at(agent, home, findings, wall, mono)
         if agent.verdict is not None:
-            _sweep(agent, shells, findings, mono)
+            _sweep(agent, shells, home, findings, wall, mono)
     return findings
 
 
@@ -138,11 +135,13 @@ def _is_stopped(agent: Agent) -> bool:
     return agent.pid is not None and processes.all_stopped(processes.session_of(agent.pid))
 
 
-def _sweep(agent: Agent, shells: set[int | None], findings: Findings, mono: int) -> None:
+def _sweep(
+    agent: Agent, shells: set[int | None], home: Home, findings: Findings, wall: int, mono: int
+) -> None:
     """End what an attempt left behind; report its end once nothing that can be found is left."""
     left = left_over(agent, shells)
     if not left:
-        findings.ended.append(Ended(agent, end_of(agent), _tail(agent)))
+        findings.ended.append(Ended(agent, gather(agent, home, wall)))
         return
     if agent.kill_after is None or not agent.term_sent:
         agent.term_sent = True
@@ -183,28 +182,3 @@ def _belongs(pid: int, agent: Agent) -> bool:
     except OSError:
         return False
     return platform.carries(pid, f"CLAWQ_TOKEN={agent.token}") is True
-
-
-def end_of(agent: Agent) -> End:
-    """The end that counts: a recorded kill, unless the agent's own exit code was written before it."""
-    reading = agent.reading
-    # Our own kills look for an exit code before the first signal (supervisor/end.py); of a kill that an
-    # earlier supervisor recorded only the times are left.
-    own_end_first = (
-        agent.verdict == "ended"
-        and agent.kill_at is not None
-        and not agent.term_sent
-        and reading.written_at < agent.kill_at - FILE_TIME_SLACK_MS
-    )
-    if agent.kill_reason is not None and agent.verdict != "never_ran" and not own_end_first:
-        end = classify.by_kill(agent.kill_reason, reading.exit_code)
-        return (
-            end._replace(error=f"{end.error}: {agent.over}") if agent.kill_reason == "over_footprint" else end
-        )
-    if agent.verdict == "ended" and reading.exit_code is not None:
-        return classify.by_exit_code(reading.exit_code)
-    return classify.LOST if agent.verdict == "lost" else classify.NEVER_STARTED
-
-
-def _tail(agent: Agent) -> str:
-    return "" if agent.reading.exit_code == 0 and agent.kill_reason is None else output.last_lines(agent.log)

@@ -27,13 +27,16 @@ from clawq.host import load, platform
 from clawq.host.instance import Instance
 from clawq.paths import Home, as_utf8, utf8_path
 from clawq.store import attempts, config_row, lanes
-from clawq.store.connection import BUSY_MS, Immediate, open_db, storage_errors
+from clawq.store.connection import BUSY_MS, Immediate, SchemaMoved, open_db, storage_errors
+from clawq.store.wal import Wal
+from clawq.supervisor import outputs
 from clawq.supervisor.adopt import adopt, clear_run_folder, exit_watch
 from clawq.supervisor.end import forget, signal_if_due
 from clawq.supervisor.look import Findings, look, measure_trees
+from clawq.supervisor.probes import Probes
 from clawq.supervisor.record import Written, record
 from clawq.supervisor.start import NotStarted, Ticket, prepare_run_folder, start
-from clawq.supervisor.state import DRAIN, HANDOVER, NOW, RUN, State, mono_ms, wall_ms
+from clawq.supervisor.state import DRAIN, HANDOVER, NOW, RUN, UPGRADE, State, mono_ms, wall_ms
 from clawq.supervisor.wake import Wakeups
 
 IDLE_MS = 1_000
@@ -76,7 +79,7 @@ class Supervisor:
         self.instance = instance
         self.say = say
         self.base_env = {as_utf8(name): as_utf8(value) for name, value in os.environ.items()}
-        db = open_db(home, checkpoints=True)
+        db = open_db(home, owner=True)
         try:
             with storage_errors(home.db):
                 in_force = config.refresh(db, home, wall_ms())
@@ -87,6 +90,7 @@ class Supervisor:
                     config_row.identity(db),
                     boot_id=platform.boot_id(),
                     until_idle=until_idle,
+                    probes=Probes(home),
                     observe=observe,
                     default_max_procs=load.default_max_user_procs(),
                 )
@@ -106,14 +110,19 @@ class Supervisor:
         self.sleep_until = 0
         self.data_version = -1
         self.look_at_trees = 0
+        self.look_at_outputs = 0
         self.clock_offset = wall_ms() - mono_ms()
         if instance.was_left_open:
             self.state.ramp_since = wall_ms()
         self.complaint = ("", 0)
         self.locked_since = 0
+        self.wal = Wal(db, home.db)
 
     def run(self) -> int:
-        """Turn until asked to stop or, with ``until_idle``, until nothing is left to do. The exit code."""
+        """Turn until asked to stop or, with ``until_idle``, until nothing is left to do. The exit code.
+
+        Raises StorageError when a newer program has migrated the database meanwhile.
+        """
         agents = self.state.agents
         try:
             with storage_errors(self.home.lock):
@@ -125,10 +134,19 @@ class Supervisor:
                 self.wakeups.sleep((self.sleep_until - mono_ms()) / 1000)
             self.say(f"stopped, {len(agents)} agents live on" if agents else "stopped")
         finally:
+            self.state.probes.stop()
             self.wakeups.close()
+            # One that came last: whoever asked it to end does not want it to start again.
+            self._take_signals()
+            self.wal.close()
             self.state.db.close()
             self.instance.close()
         return 0
+
+    @property
+    def stands_aside(self) -> bool:
+        """Did it end for a newer program, to be started again as that?"""
+        return self.state.mode == UPGRADE
 
     def _take_over(self) -> None:
         """Adopt every attempt that the database calls live, and clear what no attempt needs any more."""
@@ -141,13 +159,13 @@ class Supervisor:
             rows = attempts.live(state.db)
         for row in rows:
             agent = adopt(row, self.home, state.boot_id, now, mono)
-            kind = state.settings.kind(row.kind)
-            agent.max_procs, agent.max_mb = kind.max_procs, kind.max_mb
+            agent.follow(state.settings.kind(row.kind))
             state.agents[row.token] = agent
             watch = exit_watch(agent)
             if watch is not None:
                 self.wakeups.watch(row.token, watch)
         clear_run_folder(self.home, state.agents)
+        state.probes.end_leftovers()
 
     def _turn(self) -> bool:
         """One turn; True when it was the last."""
@@ -163,20 +181,26 @@ class Supervisor:
                 if findings.look_again is not None:
                     self.sleep_until = min(self.sleep_until, findings.look_again)
                 self._measure_trees(findings, mono)
+                self._tend_outputs(findings, mono)
+                self.state.probes.poll(mono)
                 written = self._record(findings, mono)
-        except Displaced:
+        except (Displaced, SchemaMoved):
             raise
         except ClawqError as error:
             self._complain(str(error), mono)
             self.sleep_until = mono + AFTER_FAILURE_MS
             self.record_at = 0
-            return self.state.mode == HANDOVER
+            return self.state.mode in (HANDOVER, UPGRADE)
         if written is not None:
             self._remember(written, mono)
         self._signal_agents(mono)
         if written is not None:
+            if written.tickets:
+                self._check_ground()  # it may have been stopped since the commit, and replaced
             for ticket in written.tickets:
                 self._spawn(ticket)
+            self.state.probes.committed(written.ask, self.state.settings, self.base_env, mono)
+        self._tend_wal(mono)
         self._plan_sleep(mono)
         return self._may_end(written is not None and written.idle)
 
@@ -189,7 +213,7 @@ class Supervisor:
         self.wakeups.signals.clear()
 
     def _stop(self, mode: str) -> None:
-        if mode == self.state.mode:
+        if mode == self.state.mode or (mode == UPGRADE and self.state.mode != RUN):
             return
         self.state.mode = mode
         self.record_at = 0
@@ -200,9 +224,11 @@ class Supervisor:
             self.say(f"finishing {running} running, starting nothing new; again to end them")
         elif mode == NOW and running:
             self.say(f"ending {running} agents")
+        elif mode == UPGRADE:
+            self.say("standing aside for a newer clawq")
 
     def _may_end(self, idle: bool) -> bool:
-        if self.state.mode == HANDOVER:
+        if self.state.mode in (HANDOVER, UPGRADE):
             return True
         if self.state.mode in (DRAIN, NOW):
             return not self.state.agents
@@ -259,24 +285,24 @@ class Supervisor:
         now = wall_ms()
         due = mono >= self.record_at or now >= state.next_due
         renew = bool(state.agents) and mono >= self.renew_at
-        if not (changed or due or renew or findings or state.not_started):
+        if not (changed or due or renew or findings or state.not_started or state.probes.owes(mono)):
             return None
+        self._check_ground()
         self._measure(mono)
         return record(state, findings, renew, now, mono)
 
     def _notice_wake(self, mono: int) -> None:
         """The wall clock went on while ours stood still: everything due meanwhile is due at once.
 
-        Where it was set back, what we remember by it moves along: else nothing starts until it is that late.
+        Or somebody has set it back: nothing that we hold back waits for a moment that is a day away now.
         """
-        now, state = wall_ms(), self.state
+        now = wall_ms()
         jump = now - mono - self.clock_offset
         if jump > WAKE_MS:
-            state.ramp_since, state.ramp_started = now, 0
+            self.state.ramp_since, self.state.ramp_started = now, 0
             self.record_at = 0
         elif jump < -WAKE_MS:
-            state.ramp_since = None if state.ramp_since is None else state.ramp_since + jump
-            state.spawn_closed_until += jump
+            self.state.not_after(now)
             self.record_at = 0
         self.clock_offset = now - mono
 
@@ -289,6 +315,16 @@ class Supervisor:
             measure_trees(agents.values(), findings)
             self.look_at_trees = mono + TREES_MS
         self.sleep_until = min(self.sleep_until, self.look_at_trees)
+
+    def _tend_outputs(self, findings: Findings, mono: int) -> None:
+        """No log without end, and no agent that fills the disk."""
+        agents = self.state.agents
+        if not agents:
+            return
+        if mono >= self.look_at_outputs:
+            settings = self.state.settings
+            self.look_at_outputs = outputs.tend(agents.values(), settings, self.home, findings, mono)
+        self.sleep_until = min(self.sleep_until, self.look_at_outputs)
 
     def _measure(self, mono: int) -> None:
         state = self.state
@@ -304,12 +340,14 @@ class Supervisor:
         if written.settings is not None:
             state.form, state.settings = written.settings
         state.not_started = []
+        state.set_back = False
         state.next_due = written.next_due
         if written.spawn_failed:
             state.spawn_closed_until = now + state.settings.host.retry_after_ms
         for agent in written.gone:
             state.agents.pop(agent.token, None)
             self.wakeups.unwatch(agent.token)
+            outputs.tidy(agent, state.settings)
             forget(agent, self.home)
         for agent in written.started:
             agent.running = True
@@ -359,12 +397,22 @@ class Supervisor:
         # One more turn at once: the agent may have told already that it runs, or that it ended.
         self.sleep_until = 0
 
+    def _tend_wal(self, mono: int) -> None:
+        """After what was committed is remembered: a disk that fails here takes nothing of it back."""
+        try:
+            with storage_errors(self.home.db):
+                self.wal.tend(mono)
+        except ClawqError as error:
+            self._complain(str(error), mono)
+
     def _plan_sleep(self, mono: int) -> None:
         if self.state.not_started:
             self.sleep_until = mono
         self.sleep_until = min(self.sleep_until, self.record_at)
         if self.state.agents:
             self.sleep_until = min(self.sleep_until, self.renew_at)
+        if self.state.probes.look_again is not None:
+            self.sleep_until = min(self.sleep_until, self.state.probes.look_again)
 
     def _complain(self, text: str, mono: int) -> None:
         """Say a problem once a minute, not once a turn."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from clawq.rules import classify, retry
 from clawq.settings import Settings
-from clawq.store import attempts, config_row, lanes, ledger
-from clawq.store.connection import Immediate
+from clawq.store import attempts, config_row, lanes, ledger, probes
+from clawq.store.connection import Immediate, check_schema
+from clawq.store.probes import Due
 from clawq.supervisor import settle
 from clawq.supervisor.admit import admit, budget_rules
 from clawq.supervisor.agents import Agent
@@ -42,16 +43,22 @@ class Written:
     changes_at: int | None = None
     """When a pass may come out differently by itself, epoch ms."""
     idle: bool = False
+    ask: list[Due] = field(default_factory=list)
+    """Unknown jobs whose probe is to be asked."""
 
 
 def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -> Written:
     """Write one turn down. `now` is epoch ms, `mono` ms of the monotonic clock; `renew`: leases are due."""
     written = Written()
     with Immediate(state.db):
+        check_schema(state.db, state.home.db)
         settings = _settings_in_force(state, written)
         ledger.keep_observing(state.db, state.observe or settings.mode == "observe", now)
+        if state.set_back:
+            ledger.not_after(state.db, settings.budgets, now)
         _record_findings(state, settings, findings, written, now)
         _record_requests(state, written, now)
+        written.ask = state.probes.record(state.db, settings, state.mode == RUN, now, _draw)
         done = attempts.expire(state.db, now) + attempts.promote(state.db, now)
         written.more = done >= attempts.BATCH
         if renew:
@@ -67,7 +74,7 @@ def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -
             ledger.forget_spends(state.db, budget_rules(settings), now)
         written.next_due = attempts.next_due(state.db)
         if state.until_idle and not written.tickets:
-            written.idle = lanes.is_idle(state.db, paused)
+            written.idle = lanes.is_idle(state.db, paused) and not probes.any_due(state.db)
     return written
 
 
@@ -100,10 +107,13 @@ def _record_end(state: State, settings: Settings, ended: Ended, written: Written
     written.gone.append(agent)
     if agent.disowned:
         return
-    new_state = settle.record_end(state.db, settings, agent, ended.end, ended.output_tail, now, _draw)
-    if new_state is not None and ended.end.outcome == classify.NEVER_STARTED.outcome:
+    end = settle.record_end(state.db, settings, agent, ended.found, now, _draw)
+    if end is None:
+        return
+    if not end.ran:
         # Our shell could not fork. A claim that a dead supervisor never spawned says nothing of room.
         written.spawn_failed |= agent.owned or agent.reading.exit_code is not None
+    written.spawn_failed |= end.reason == classify.FORK_FAILED
 
 
 def _record_not_started(
@@ -115,7 +125,7 @@ def _record_not_started(
     else:
         end = classify.cannot_start(failed.error)
     ticket = failed.ticket
-    settle.settle(state.db, settings, ticket.claim.job_id, ticket.token, end, "", now, _draw)
+    settle.record_not_started(state.db, settings, ticket.claim.job_id, ticket.token, end, now, _draw)
 
 
 def _record_requests(state: State, written: Written, now: int) -> None:

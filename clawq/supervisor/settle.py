@@ -6,14 +6,20 @@ from collections.abc import Callable
 
 import apsw
 
+from clawq.host import output
 from clawq.rules import classify, retry
-from clawq.rules.classify import End
-from clawq.settings import Settings
-from clawq.store import attempts, ledger
+from clawq.rules.classify import End, Standing
+from clawq.settings import Kind, Settings
+from clawq.store import attempts, effects, ledger
+from clawq.store.attempts import PolicyRow
 from clawq.supervisor.agents import Agent
+from clawq.supervisor.evidence import Found
 
 Draw = Callable[[], float]
 """A jitter between retry.JITTER's bounds."""
+
+RAMP_STEP_MS = 1_500
+"""After a limit's probe has passed the number of starts doubles about this often."""
 
 
 def settle(
@@ -21,13 +27,14 @@ def settle(
     settings: Settings,
     job_id: int,
     token: int,
-    end: End,
-    tail: str,
+    judge: Callable[[PolicyRow, Standing], End],
+    found: Found,
     now: int,
     draw: Draw,
     peak: tuple[int, int] | None = None,
-) -> str | None:
-    """Record an attempt's end and what becomes of its job: the new state, or None when it was not ours.
+) -> End | None:
+    """Record an attempt's end and what becomes of its job: the end that was accepted, or None when it was not
+    ours.
 
     What it had reserved is settled with it, once. ``peak`` is (processes, MiB) of its tree at the most.
     """
@@ -35,7 +42,50 @@ def settle(
     if row is None:
         return None
     kind = settings.kind(row.kind, row.band_name)
-    policy = retry.Policy(
+    policy = policy_of(row, kind)
+    held = providers(settings, row.resources)
+    end = judge(row, Standing(bool(held), row.limits_met, row.forks_failed))
+    open_keys = effects.open_keys(db, job_id)
+    if open_keys and not end.ran:
+        # Its attempt file knows of no start, but only an agent can have begun something.
+        attempts.mark_running(db, job_id, token, None, None, now)
+        end = classify.LOST
+    rests_until = 0
+    if end.outcome == "rate_limited":
+        cooled = held
+        if end.resource is not None and end.resource in settings.resources:
+            cooled = [end.resource]
+        step_ms = int(RAMP_STEP_MS * draw())
+        rests_until = ledger.rate_limited(db, cooled, end.retry_after_ms, step_ms, now)
+        end = end._replace(resource=",".join(cooled) or None)
+    end = end._replace(error=_with_effects(_error(end, found.output_tail), open_keys))
+    charged = row.attempts + int(end.charged)
+    decision = retry.after(end, charged, policy, bool(row.cancel), now, draw(), rests_until, bool(open_keys))
+    accepted = attempts.finish(
+        db,
+        job_id,
+        token,
+        end,
+        decision,
+        found.output_tail,
+        peak,
+        now,
+        retry_by=policy.retry_by if end.ran else None,
+        result=found.result,
+        note=found.note,
+    )
+    if not accepted:
+        return None
+    ledger.settle_spends(db, token, end.ran)
+    ledger.note_end(db, token, end.ran, now, succeeded=end.outcome == "succeeded")
+    if peak is not None:
+        ledger.note_footprint(db, row.kind, *peak, now)
+    return end
+
+
+def policy_of(row: PolicyRow, kind: Kind) -> retry.Policy:
+    """The job's own rules for trying again, and its kind's where it has none."""
+    return retry.Policy(
         max_attempts=kind.max_attempts if row.max_attempts is None else row.max_attempts,
         backoff_ms=kind.backoff_ms,
         max_backoff_ms=kind.max_backoff_ms,
@@ -44,22 +94,27 @@ def settle(
         accepted_at=row.accepted_at,
         deadline_at=row.deadline_at,
     )
-    decision = retry.after(end, row.attempts + int(end.charged), policy, bool(row.cancel), now, draw())
-    if not attempts.finish(db, job_id, token, _with_last_line(end, tail), decision, tail, peak, now):
+
+
+def providers(settings: Settings, resources: list[str]) -> list[str]:
+    """Those of these resources whose limits are everybody's."""
+    return [name for name in resources if name in settings.resources and settings.resources[name].provider]
+
+
+def _error(end: End, tail: str) -> str | None:
+    """The error in one line: what somebody said, else what clawq saw and the agent's own last words."""
+    if end.error is None:
         return None
-    ran = end.outcome != classify.NEVER_STARTED.outcome
-    ledger.settle_spends(db, token, ran)
-    ledger.note_end(db, token, ran, now)
-    if peak is not None:
-        ledger.note_footprint(db, row.kind, *peak, now)
-    return decision.state
+    if tail and not end.said:
+        return output.one_line(f"{end.error}: {tail.splitlines()[-1].strip()}")
+    return output.one_line(end.error)
 
 
-def _with_last_line(end: End, tail: str) -> End:
-    """The error in one line, with the agent's own last words."""
-    if end.error is None or not tail:
-        return end
-    return end._replace(error=f"{end.error}: {tail.splitlines()[-1].strip()}")
+def _with_effects(error: str | None, open_keys: list[str]) -> str | None:
+    if not open_keys:
+        return error
+    said = f"effect begun and never confirmed: {output.one_line(', '.join(open_keys))}"
+    return f"{error}; {said}" if error else said
 
 
 def record_start(db: apsw.Connection, agent: Agent, now: int) -> bool:
@@ -70,10 +125,21 @@ def record_start(db: apsw.Connection, agent: Agent, now: int) -> bool:
 
 
 def record_end(
-    db: apsw.Connection, settings: Settings, agent: Agent, end: End, tail: str, now: int, draw: Draw
-) -> str | None:
+    db: apsw.Connection, settings: Settings, agent: Agent, found: Found, now: int, draw: Draw
+) -> End | None:
     """As `settle`; an agent that ended before it was ever seen to run ran all the same."""
-    if not agent.running and end.outcome != classify.NEVER_STARTED.outcome:
+    if not agent.running and found.evidence.ran:
         record_start(db, agent, now)
     peak = (agent.peak_procs, agent.peak_mb) if agent.peak_procs else None
-    return settle(db, settings, agent.job_id, agent.token, end, tail, now, draw, peak)
+
+    def judge(row: PolicyRow, standing: Standing) -> End:
+        return classify.judge(found.evidence._replace(told=row.word), standing)
+
+    return settle(db, settings, agent.job_id, agent.token, judge, found, now, draw, peak)
+
+
+def record_not_started(
+    db: apsw.Connection, settings: Settings, job_id: int, token: int, end: End, now: int, draw: Draw
+) -> End | None:
+    """A claim that did not become a process."""
+    return settle(db, settings, job_id, token, lambda *_: end, Found(classify.Evidence(ran=False)), now, draw)

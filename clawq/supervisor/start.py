@@ -63,16 +63,15 @@ def start(
         started=mono,
         last_sign=mono,
         owned=True,
-        max_procs=ticket.kind.max_procs,
-        max_mb=ticket.kind.max_mb,
         pid=None,
         probe=None,
     )
+    agent.follow(ticket.kind)
     try:
         if claim.payload is None:
             files["payload"] = os.path.join(home.run, NULL_PAYLOAD)
         else:
-            _write(files["payload"], claim.payload)
+            write_private(files["payload"], claim.payload)
         env = environment(claim, token, ticket.kind, settings, files, home, base_env)
         argv = command(claim, ticket.kind, as_utf8(files["payload"]))
         agent.pid, agent.probe = host_agent.spawn(argv, claim.cwd, env, agent.attempt_path(home), agent.log)
@@ -90,10 +89,11 @@ def prepare_run_folder(home: Home) -> None:
     """The folders and the file that every start expects."""
     for folder in (home.run, home.logs):
         os.makedirs(folder, mode=0o700, exist_ok=True)
-    _write(os.path.join(home.run, NULL_PAYLOAD), "null")
+    write_private(os.path.join(home.run, NULL_PAYLOAD), "null")
 
 
-def _write(path: str, text: str) -> None:
+def write_private(path: str, text: str) -> None:
+    """A file of mode 0600."""
     descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
@@ -105,13 +105,17 @@ def command(claim: Claim, kind: Kind, payload_file: str) -> list[str]:
         return [str(word) for word in json.loads(claim.command)]
     if kind.command is None:
         raise CannotStart(f"kind {claim.kind} has no command any more: add one to clawq.toml and retry")
-    values = {
+    return fill(kind.command, placeholder_values(claim, payload_file))
+
+
+def placeholder_values(claim: Claim, payload_file: str) -> dict[str, object]:
+    """What the placeholders of a configured command stand for."""
+    return {
         "payload": claim.payload,
         "payload_file": payload_file,
         "job_id": claim.job_id,
         "attempt": claim.number,
     }
-    return fill(kind.command, values)
 
 
 def environment(
@@ -142,6 +146,7 @@ def environment(
         "CLAWQ_TENANT": claim.tenant,
         "CLAWQ_PAYLOAD_FILE": as_utf8(files["payload"]),
         "CLAWQ_HEARTBEAT_FILE": as_utf8(files["heartbeat"]),
+        "CLAWQ_RESULT_FILE": as_utf8(files["result"]),
     }
     if base.get("CLAWQ_HOME"):
         env["CLAWQ_HOME"] = as_utf8(home.data)

@@ -11,10 +11,12 @@ from clawq.host.load import HostSample
 from clawq.paths import Home
 from clawq.settings import Settings
 from clawq.supervisor.agents import Agent
+from clawq.supervisor.probes import Probes
 from clawq.supervisor.start import NotStarted
 
-RUN, HANDOVER, DRAIN, NOW = "run", "handover", "drain", "now"
-"""How it goes on: starting jobs; leaving the agents alone; finishing them; ending them."""
+RUN, HANDOVER, UPGRADE, DRAIN, NOW = "run", "handover", "upgrade", "drain", "now"
+"""How it goes on: starting jobs; leaving the agents alone, for another or for its newer self; finishing them;
+ending them."""
 
 
 @dataclass(slots=True)
@@ -28,6 +30,7 @@ class State:
     """Which compiled configuration `settings` is."""
     boot_id: str
     until_idle: bool
+    probes: Probes
     default_max_procs: int | None
     mode: str = RUN
     agents: dict[int, Agent] = field(default_factory=dict)
@@ -40,8 +43,17 @@ class State:
     """Epoch ms since when starts come one by one, after a crash or a wake; None when they do not."""
     ramp_started: int = 0
     spawn_closed_until: int = 0
+    set_back: bool = True
+    """The clock may be behind what is written down: it was set, or ran on while nobody looked."""
     next_due: int = 0
     """When the calendar alone next changes something."""
+
+    def not_after(self, now: int) -> None:
+        """The clock was set back: what began by the one that was ahead begins now."""
+        self.set_back = True
+        if self.ramp_since is not None:
+            self.ramp_since = min(self.ramp_since, now)
+        self.spawn_closed_until = min(self.spawn_closed_until, now + self.settings.host.retry_after_ms)
 
 
 def wall_ms() -> int:

@@ -152,6 +152,8 @@ def bare(answers: set[str]) -> set[str]:
         ("clawq enqueue --tenant ", set(), {"--json", "some file.json"}),
         ("clawq enqueue -- mkfif", {"mkfifo"}, {"--json"}),
         ("clawq enqueue k -- cat so", {"some file.json", "some folder"}, {"--json"}),
+        ("clawq restore so", {"some file.json", "some folder"}, {"--json"}),
+        ("clawq backup --fo", {"--force"}, {"some file.json"}),
         ("clawq list --st", {"--state"}, {"--json"}),
         ("clawq list --state q", {"queued"}, {"running"}),
         ("clawq edit --band ", set(job.BANDS), {"--json"}),

@@ -13,13 +13,18 @@ import pytest
 import clawq
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "docs/architecture.md",
-    "docs/overload.md",
-    "docs/state-machine.md",
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+DOCUMENTS += [
+    f"docs/{name}.md"
+    for name in (
+        "architecture",
+        "effects",
+        "guarantees",
+        "operations",
+        "overload",
+        "results",
+        "state-machine",
+    )
 ]
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from clawq import job
 from clawq.rules import classify
+from clawq.rules.classify import Evidence, Standing, Word
 from clawq.rules.retry import Decision
-from clawq.store import attempts
+from clawq.store import attempts, jobs, told
 from clawq.store.connection import Immediate
 from tests.claims import NOW, claim
 from tests.rows import put, states
@@ -79,6 +80,79 @@ def test_never_started_costs_no_attempt_and_a_failure_does(db: apsw.Connection) 
         (1, 2, NOW + 30, 1)
     ]
     assert db.execute("SELECT output_tail FROM attempts WHERE token = 78").get == "last words"
+
+
+def test_what_was_free_is_counted_and_forgotten_by_a_persons_retry(db: apsw.Connection) -> None:
+    job_id = put(db, NOW)
+    limit = classify.judge(
+        Evidence(exit_code=1, told=Word("rate_limit", "quota", "api")), Standing(holds_provider=True)
+    )
+    fork = classify.judge(Evidence(exit_code=1, last_lines="Cannot fork"), Standing())
+    for token, end in ((77, limit), (78, fork), (79, limit._replace(charged=True))):
+        claim(db, job_id, token)
+        attempts.mark_running(db, job_id, token, None, None, NOW)
+        again = Decision(job.QUEUED, end.retry_reason)
+        attempts.finish(db, job_id, token, end, again, "", None, NOW, retry_by=NOW + 100)
+    row = attempts.policy(db, job_id, 79)
+    assert row is None
+    assert db.execute("SELECT limits_met, forks_failed, attempts, retry_by FROM jobs").fetchall() == [
+        (1, 1, 1, NOW + 100)
+    ]
+    assert db.execute("SELECT reason, resource FROM attempts ORDER BY token").fetchall() == [
+        ("quota", "api"),
+        ("fork_failed", None),
+        ("quota", "api"),
+    ]
+    attempts.expire(db, NOW + 100)
+    assert db.execute("SELECT state, reason FROM jobs").fetchall() == [("dead", "max_age")]
+    jobs.retry(db, job_id, NOW + 200, 10)
+    assert db.execute("SELECT limits_met, forks_failed, attempts, retry_by FROM jobs").fetchall() == [
+        (0, 0, 0, None)
+    ]
+
+
+def test_the_result_is_the_last_attempts_and_a_note_is_the_attempts_alone(db: apsw.Connection) -> None:
+    job_id = put(db, NOW)
+    for token, end, result in ((77, classify.by_exit_code(1), "[1]"), (78, classify.NEVER_STARTED, None)):
+        claim(db, job_id, token)
+        attempts.mark_running(db, job_id, token, None, None, NOW)
+        again = Decision(job.QUEUED, "x")
+        attempts.finish(db, job_id, token, end, again, "", None, NOW, result=result, note="odd")
+    assert db.execute("SELECT result, last_error FROM jobs").fetchall() == [("[1]", "it never ran")]
+    assert db.execute("SELECT error FROM attempts ORDER BY token").fetchall() == [
+        ("exit 1; odd",),
+        ("it never ran; odd",),
+    ]
+
+
+def test_what_an_agent_told_is_read_back_and_the_last_word_counts(db: apsw.Connection) -> None:
+    job_id = put(db, NOW)
+    claim(db, job_id)
+    for word in (Word("transient"), Word("rate_limit", "quota", "api", 5_000, 'it said "no"')):
+        told.tell_failure(db, 77, str(word.error_class), *word[1:])
+    row = attempts.policy(db, job_id, 77)
+    assert row is not None
+    assert row.word == word
+    assert attempts.live(db)[0].token == 77
+
+
+@pytest.mark.parametrize(
+    ("columns", "state", "reason"),
+    [
+        ({"retry_by": NOW, "tries": 1, "state": "scheduled", "run_after": NOW + 9}, "dead", "max_age"),
+        ({"retry_by": NOW, "tries": 1}, "dead", "max_age"),
+        ({"retry_by": NOW, "tries": 1, "stale_at": NOW}, "expired", "stale"),
+        ({"retry_by": NOW + 1, "tries": 1}, "queued", "enqueued"),
+        ({"start_by": NOW}, "expired", "busy"),
+        ({"start_by": NOW, "tries": 1}, "queued", "enqueued"),
+    ],
+)
+def test_what_is_too_old_to_be_tried_again(
+    db: apsw.Connection, columns: dict[str, object], state: str, reason: str
+) -> None:
+    job_id = put(db, NOW - 10, **columns)
+    attempts.expire(db, NOW)
+    assert db.execute("SELECT id, state, reason FROM jobs").fetchall() == [(job_id, state, reason)]
 
 
 def test_one_statement_renews_every_lease(db: apsw.Connection) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import apsw
+import pytest
 
 from clawq.rules.facts import Cooldown, Footprint
 from clawq.store import attempts, ledger
@@ -127,6 +128,76 @@ def test_the_longer_rest_stands_and_zero_clears(db: apsw.Connection) -> None:
     assert ledger.rests(db, {"api": 6}, NOW).cooldowns == {}
 
 
+MINUTE, HOUR = 60_000, 3_600_000
+
+
+def limited(db: apsw.Connection, now: int, retry_after_ms: int | None = None) -> int:
+    """How long the provider rests from `now` on."""
+    return ledger.rate_limited(db, ["api"], retry_after_ms, 100, now) - now
+
+
+def test_rests_in_a_row_double_up_to_six_hours(db: apsw.Connection) -> None:
+    now, seen = NOW, []
+    for _ in range(12):
+        seen.append(limited(db, now))
+        now += seen[-1] + 1
+    assert seen[:5] == [30_000, 60_000, 120_000, 240_000, 480_000]
+    assert seen[-2:] == [6 * HOUR, 6 * HOUR]
+
+
+def test_limits_met_while_it_rests_count_once_and_the_longest_wait_stands(db: apsw.Connection) -> None:
+    assert limited(db, NOW) == 30_000
+    assert [limited(db, NOW + at) + at for at in (1, 2, 3)] == [30_000] * 3
+    assert limited(db, NOW + 4, 10 * MINUTE) == 10 * MINUTE
+    assert limited(db, NOW + 5, 1_000) == 10 * MINUTE - 1
+    assert limited(db, NOW + 11 * MINUTE) == 60_000, "the second in a row, not the sixth"
+
+
+@pytest.mark.parametrize(("asked", "rest"), [(1_000, 30_000), (90_000, 90_000), (7 * 24 * HOUR, 6 * HOUR)])
+def test_it_rests_for_what_was_asked_for_within_bounds(db: apsw.Connection, asked: int, rest: int) -> None:
+    assert limited(db, NOW, asked) == rest
+
+
+def test_a_row_is_over_when_a_probe_succeeds_or_time_has_passed_or_by_hand(db: apsw.Connection) -> None:
+    def after(rested: int, ended: str) -> int:
+        now = NOW + limited(db, NOW)
+        now += limited(db, now + 1) + 1
+        ledger.note_start(db, ["api"], ledger.rests(db, {"api": 2}, now).cooldowns, 77)
+        ledger.note_end(db, 77, True, now, succeeded=ended == "succeeded")
+        if ended == "cleared":
+            ledger.warm(db, "api")
+        found = limited(db, now + rested)
+        ledger.warm(db, "api")
+        return found
+
+    assert after(1, "failed") == 120_000
+    assert after(1, "succeeded") == 30_000
+    assert after(1, "cleared") == 30_000
+    assert after(10 * MINUTE + 1, "failed") == 30_000
+
+
+def test_a_probe_that_meets_the_limit_again_has_not_passed(db: apsw.Connection) -> None:
+    limited(db, NOW)
+    claim(db, put(db, NOW), 77)
+    now = NOW + 30_000
+    ledger.note_start(db, ["api"], ledger.rests(db, {"api": 2}, now).cooldowns, 77)
+    limited(db, now)
+    ledger.note_end(db, 77, True, now)
+    assert ledger.rests(db, {"api": 2}, now).cooldowns["api"] == Cooldown(now + 60_000, False, 1)
+    finish(db, 1)
+
+
+def test_a_rest_asked_for_by_hand_is_none_in_the_row(db: apsw.Connection) -> None:
+    ledger.cool(db, "api", NOW + HOUR, 100, NOW)
+    assert limited(db, NOW) == HOUR
+    assert limited(db, NOW + HOUR + 1) == 30_000
+
+
+def test_without_a_provider_nothing_rests(db: apsw.Connection) -> None:
+    assert ledger.rate_limited(db, [], 90_000, 100, NOW) == 0
+    assert ledger.rests(db, {}, NOW).cooldowns == {}
+
+
 def test_a_footprint_rises_at_once_and_sinks_slowly(db: apsw.Connection) -> None:
     for procs, mb in ((10, 100), (20, 50)):
         ledger.note_footprint(db, "k", procs, mb, NOW)
@@ -152,3 +223,20 @@ def test_observing_begins_with_a_clean_sheet_and_leaves_it_to_be_read(db: apsw.C
     ledger.keep_observing(db, False, NOW)
     assert db.execute("SELECT value FROM meta WHERE key = 'observe'").get is None
     assert db.execute("SELECT reason FROM observed").get == "new"
+
+
+def test_what_a_clock_that_was_ahead_wrote_down_counts_from_now_on(db: apsw.Connection) -> None:
+    day = 86_400_000
+    ledger.reserve(db, "acme", 1, [("tokens", 300)], NOW + day)
+    ledger.reserve(db, "acme", 2, [("tokens", 10)], NOW - 30_000)
+    ledger.cool(db, "browser", NOW + day + 60_000, 1_000, NOW + day)
+    ledger.cool(db, "shell", NOW + 60_000, 1_000, NOW - 5)
+    ledger.not_after(db, TOKENS, NOW)
+    assert used(db, NOW) == 310
+    assert used(db, NOW + 30_000) == 300
+    assert used(db, NOW + 60_000) == 0
+    resting = ledger.rests(db, {}, NOW).cooldowns
+    assert {name: each.until for name, each in resting.items()} == {
+        "browser": NOW + 60_000,
+        "shell": NOW + 60_000,
+    }

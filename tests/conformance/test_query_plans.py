@@ -19,7 +19,7 @@ QUERIES = [
     for file in sorted(FOLDER.glob("*.sql"))
     for name, sql in sqlfile.load(file.stem).items()
 ]
-BIG = {"jobs", "attempts", "events", "deferrals", "dedupe"}
+BIG = {"jobs", "attempts", "events", "deferrals", "dedupe", "effects"}
 # Partial indexes that hold only what is under way, and one whose first row is all that is asked for.
 FEW = {"jobs_active", "attempts_live", "jobs_cancel", "jobs_due"}
 

@@ -56,7 +56,8 @@ def test_what_the_template_calls_a_default_is_one() -> None:
         if "=" not in line or line.startswith("#") or any(word in told for word in unset):
             continue
         header = next((each for each in reversed(lines[:number]) if each.startswith("[")), "")
-        body = check(f"{header}\n{line}").body
+        required = "limit = 1\n" if header == "[resources.anthropic]" else ""
+        body = check(f"{header}\n{required}{line}").body
         assert body is not None, line
         if header in (
             "",

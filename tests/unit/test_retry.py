@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clawq import job
 from clawq.rules import classify
-from clawq.rules.retry import Policy, after, backoff
+from clawq.rules.retry import REST_FIRST_MS, REST_MOST_MS, Policy, Rest, after, backoff, rest
 
 POLICY = Policy(
     max_attempts=3,
@@ -125,3 +125,63 @@ def test_backoff_doubles(attempts: int, jitter: float) -> None:
     uncapped = 10**12
     ratio = backoff(attempts + 1, 30_000, uncapped, jitter) / backoff(attempts, 30_000, uncapped, jitter)
     assert ratio == pytest.approx(2, rel=1e-3)
+
+
+LIMITED = classify.judge(
+    classify.Evidence(exit_code=1, told=classify.Word("rate_limit", retry_after_ms=50_000)),
+    classify.Standing(holds_provider=True),
+)
+
+
+def test_a_free_rate_limit_comes_back_when_its_provider_has_rested() -> None:
+    assert after(LIMITED, 0, POLICY, False, 1_000, 1.0, 61_000) == (job.SCHEDULED, "rate_limit", 61_000)
+    assert after(LIMITED, 99, POLICY, False, 1_000, 1.0, 61_000).state == job.SCHEDULED
+
+
+@pytest.mark.parametrize(("rests_until", "at"), [(0, 51_000), (61_000, 61_000)])
+def test_a_charged_one_waits_for_whatever_is_longest(rests_until: int, at: int) -> None:
+    charged = LIMITED._replace(charged=True)
+    assert after(charged, 1, POLICY, False, 1_000, 1.0, rests_until).run_after == at
+    assert after(charged, 3, POLICY, False, 1_000, 1.0, rests_until).reason == "max_attempts"
+
+
+def test_a_limit_of_a_week_is_not_retried_for_a_week() -> None:
+    week = LIMITED._replace(charged=True, retry_after_ms=7 * 86_400_000)
+    assert after(week, 1, POLICY, False, 0, 1.0) == (job.DEAD, "max_age", None)
+    assert after(LIMITED, 0, POLICY, False, 86_300_000, 1.0, 86_400_001) == (job.DEAD, "max_age", None)
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (FAILED, "transient"),
+        (LIMITED, "rate_limit"),
+        (LIMITED._replace(reason="quota"), "quota"),
+        (classify.by_kill("timed_out", None), "timeout"),
+        (classify.by_kill("stalled", None), "stalled"),
+        (classify.by_kill("over_footprint", None), "over_footprint"),
+        (classify.by_kill("stopped", None), "lost"),
+        (classify.LOST, "lost"),
+        (classify.NEVER_STARTED, "never_started"),
+    ],
+)
+def test_the_reason_of_every_retry(end: classify.End, reason: str) -> None:
+    assert after(end, 1, POLICY, False, 0, 1.0).reason == reason
+
+
+@given(
+    streak=st.integers(1, 60),
+    asked=st.none() | st.integers(0, 10**12),
+    rested=st.integers(0, 10**8),
+    resting=st.booleans(),
+)
+def test_a_rest_is_at_least_thirty_seconds_and_at_most_six_hours(
+    streak: int, asked: int | None, rested: int, resting: bool
+) -> None:
+    last = Rest(streak, 0, 30_000)
+    now = 10_000 if resting else 30_000 + rested
+    found = rest(last, resting, asked, now)
+    assert found.until >= last.until
+    assert found.until - now <= REST_MOST_MS
+    if not resting:
+        assert found.until - now >= max(REST_FIRST_MS, min(asked or 0, REST_MOST_MS))

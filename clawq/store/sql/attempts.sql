@@ -62,23 +62,29 @@ SELECT id, token FROM jobs INDEXED BY jobs_cancel WHERE cancel_at IS NOT NULL AN
 
 -- name: policy
 -- What the retry rule needs; a token that is no longer the job's finds nothing.
-SELECT kind, band, attempts, max_attempts, on_lost, accepted_at, deadline_at, cancel_at IS NOT NULL AS cancel
+SELECT kind, band, attempts, max_attempts, on_lost, accepted_at, deadline_at, cancel_at IS NOT NULL AS cancel,
+    needs, limits_met, forks_failed,
+    (SELECT told FROM attempts a WHERE a.token = :token AND a.job_id = :job_id) AS told
 FROM jobs WHERE id = :job_id AND token = :token;
 
 -- name: finish
--- The outcome, accepted at most once: no row comes back when the token is no longer the job's.
+-- The outcome, accepted at most once: no row comes back when the token is no longer the job's. Whether somebody
+-- wanted it cancelled still counts when a probe finds that nothing happened.
 UPDATE jobs SET state = :state, token = NULL, attempts = attempts + :charged, reason = :reason, changed_at = :now,
     run_after = coalesce(:run_after, run_after),
     ready_at = iif(:state = 'queued', :now, NULL),
     ended_at = iif(:state IN ('succeeded', 'dead', 'cancelled'), :now, NULL),
-    exit_code = :exit_code, last_error = :error, error_class = :error_class, cancel_at = NULL
+    retry_by = coalesce(:retry_by, retry_by), result = iif(:ran, :result, result),
+    limits_met = limits_met + :free_limit, forks_failed = forks_failed + :free_fork,
+    exit_code = :exit_code, last_error = :error, error_class = :error_class,
+    cancel_at = iif(:state = 'unknown', cancel_at, NULL)
 WHERE id = :job_id AND token = :token RETURNING id;
 
 -- name: close_attempt
 -- Beside the finish, in the same transaction.
 UPDATE attempts SET ended_at = :now, outcome = :outcome, exit_code = :exit_code, signal = :signal,
-    error_class = :error_class, error = :error, output_tail = :output_tail, charged = :charged,
-    peak_procs = :peak_procs, peak_mb = :peak_mb
+    error_class = :error_class, error = :noted_error, output_tail = :output_tail, charged = :charged,
+    reason = :end_reason, resource = :resource, peak_procs = :peak_procs, peak_mb = :peak_mb
 WHERE token = :token AND ended_at IS NULL;
 
 -- name: promote
@@ -91,11 +97,14 @@ RETURNING id;
 -- name: expire
 -- Not started in time: `expired`. A deadline that passes after an attempt has failed leaves the job `dead`.
 UPDATE jobs SET
-    state = iif(tries > 0 AND deadline_at <= :now AND state <> 'held', 'dead', 'expired'),
-    reason = CASE WHEN deadline_at <= :now THEN 'deadline' WHEN stale_at <= :now THEN 'stale' ELSE 'busy' END,
+    state = CASE WHEN state = 'held' OR tries = 0 THEN 'expired' WHEN deadline_at <= :now THEN 'dead'
+                 WHEN stale_at <= :now THEN 'expired' ELSE 'dead' END,
+    reason = CASE WHEN deadline_at <= :now THEN 'deadline' WHEN stale_at <= :now THEN 'stale'
+                  WHEN retry_by <= :now THEN 'max_age' ELSE 'busy' END,
     last_error = coalesce(last_error || '; ', '')
         || CASE WHEN deadline_at <= :now THEN 'its deadline passed'
                 WHEN stale_at <= :now THEN 'not started before it was stale'
+                WHEN retry_by <= :now THEN 'too old to be tried again'
                 ELSE 'not started within 5 s, and its on_busy is reject: it may not wait' END,
     changed_at = :now, ended_at = :now, parked = NULL, ready_at = NULL
 WHERE id IN (SELECT id FROM jobs INDEXED BY jobs_expiry

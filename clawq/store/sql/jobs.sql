@@ -47,13 +47,14 @@ WHERE id = :job_id AND state IN ('scheduled', 'queued', 'held') RETURNING state;
 UPDATE jobs SET state = 'queued', reason = :reason, changed_at = :now, attempts = 0, accepted_at = :now,
     run_after = :now, ready_at = :now, rank = :now - priority * :point,
     stale_at = stale_at + (:now - accepted_at), deadline_at = deadline_at + (:now - accepted_at), start_by = NULL,
+    retry_by = NULL, limits_met = 0, forks_failed = 0,
     started_at = NULL, ended_at = NULL, exit_code = NULL, last_error = NULL, error_class = NULL, cancel_at = NULL
 WHERE id = :job_id AND state IN (SELECT value FROM json_each(:states))
 RETURNING tenant, coalesce(asked_kind, kind) AS kind, dedupe_key, dedupe_scope;
 
 -- name: settle
 -- A person says what became of a job that nobody could tell.
-UPDATE jobs SET state = :state, reason = :reason, changed_at = :now, ended_at = :now,
+UPDATE jobs SET state = :state, reason = :reason, changed_at = :now, ended_at = :now, cancel_at = NULL,
     last_error = iif(:error IS NULL, NULL, coalesce(last_error || '; ', '') || :error)
 WHERE id = :job_id AND state = 'unknown' RETURNING state;
 

@@ -43,6 +43,19 @@ UPDATE spends SET amount = amount - :amount WHERE id = (
 DELETE FROM spends WHERE budget = :budget AND at <= :before
     AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.token = spends.token AND a.ended_at IS NULL);
 
+-- name: spends_not_after
+-- By a clock that was ahead: it would count until the right one gets there.
+UPDATE spends SET at = :now WHERE budget = :budget AND at > :now;
+
+-- name: cooldowns_not_after
+-- As long a rest as it was set for, from now on.
+UPDATE cooldowns SET until = until - max(0, set_at - :now), set_at = min(set_at, :now),
+    passed_at = min(passed_at, :now) WHERE set_at > :now OR passed_at > :now;
+
+-- name: streaks_not_after
+-- The next rest in a row is measured from the last one.
+UPDATE streaks SET until = until - (since - :now), since = :now WHERE since > :now;
+
 -- name: cooldowns
 -- A handful of rows; when its probe started tells whether it has run for long enough.
 SELECT c.resource, c.until, c.step_ms, c.probe_token, c.passed_at, c.released, a.token IS NOT NULL, a.started_at
@@ -61,6 +74,25 @@ SELECT until FROM cooldowns WHERE resource = :resource;
 -- name: warm
 -- Cleared by hand, or everybody is back.
 DELETE FROM cooldowns WHERE resource = :resource;
+
+-- name: streak
+-- Which rest in a row the last one was.
+SELECT streak, since, until FROM streaks WHERE resource = :resource;
+
+-- name: keep_streak
+-- Beside the rest itself, which goes when everybody is back.
+INSERT INTO streaks VALUES (:resource, :streak, :since, :until)
+ON CONFLICT DO UPDATE SET streak = excluded.streak, since = excluded.since, until = excluded.until;
+
+-- name: forget_streak
+-- A probe succeeded, or a person cleared the rest.
+DELETE FROM streaks WHERE resource = :resource;
+
+-- name: tell_failure
+-- What the agent says of its own end; `owner` was asked in the same transaction.
+UPDATE attempts SET told = json_object('class', :class, 'reason', :reason, 'resource', :resource,
+    'retry_after_ms', :retry_after_ms, 'error', :error)
+WHERE token = :token AND ended_at IS NULL;
 
 -- name: probe
 -- The first start after the rest.

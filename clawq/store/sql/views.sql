@@ -133,6 +133,10 @@ ORDER BY ended_at DESC, id DESC LIMIT :limit;
 SELECT exclusive, payload, reason, changed_at, ready_at, accepted_at, cancel_at, parked, timeout_ms, tries
 FROM jobs WHERE id = ?;
 
+-- name: result
+-- May be large, so that it is read for one job alone.
+SELECT result FROM jobs WHERE id = ?;
+
 -- name: attempts
 -- The attempts of one job, in order.
 SELECT number, claimed_at, started_at, ended_at, outcome, exit_code, signal, error_class, error, resource,

@@ -1,0 +1,28 @@
+"""``clawq beat``: a sign of life, from inside a job whose kind has ``heartbeat = "agent"``."""
+
+from clawq.cli import write_out
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(argv: "Sequence[str]") -> int:
+    """The exit code. Raises ClawqError."""
+    as_json = False
+    if argv:
+        # Nearly all calls have no argument, and need not know what there is.
+        from clawq import verbs
+
+        if "--help" in argv or "-h" in argv:
+            from clawq.cli.enqueue_help import verb_text
+
+            write_out(verb_text(verbs.BEAT))
+            return 0
+        as_json = "json" in verbs.parse(verbs.BEAT, argv)[1]
+    from clawq.lease import beat
+
+    job_id = beat()
+    if as_json:
+        write_out(f'{{"job_id": {job_id}}}\n')
+    return 0

@@ -1,0 +1,87 @@
+"""``clawq effect begin|done|fail KEY``: a side effect, recorded before and after an agent does it."""
+
+import os
+
+from clawq import verbs, when
+from clawq.cli import as_utf8, write_error, write_out
+from clawq.errors import UsageError
+from clawq.options import KEY_MAX, json_array, near
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from clawq.store.effects import Effect
+
+SKIP, UNCONFIRMED, HELD, NEVER_BEGUN = 10, 11, 75, 1
+"""Exit codes beside 0: it was done already; begun and never confirmed; another attempt has it; not begun."""
+
+
+def main(argv: "Sequence[str]") -> int:
+    """The exit code; of ``begin`` only 0 means to do it. Raises ClawqError."""
+    words = as_utf8(argv)
+    if "--help" in words or "-h" in words:
+        from clawq.cli.enqueue_help import verb_text
+
+        write_out(verb_text(verbs.EFFECT))
+        return 0
+    (action, key), given = verbs.parse(verbs.EFFECT, words)
+    actions = [name for name, _ in verbs.EFFECT.actions]
+    if action not in actions:
+        fix = f"{near(action, actions)}one of {', '.join(actions)}, and then the key"
+        raise UsageError(f"there is no {action!r:.80}", fix)
+    scope = given.get("scope")
+    if scope is not None and scope not in verbs.SCOPES:
+        fix = f"{near(str(scope), verbs.SCOPES)}one of {', '.join(verbs.SCOPES)}"
+        raise UsageError(f"--scope {scope!r:.80}", fix)
+    _check(key)
+    from clawq.lease import effect
+
+    answer = effect(action, key, None if scope is None else str(scope))
+    code, said = _meaning(action, answer)
+    if "json" in given:
+        write_out(_as_json(answer) + "\n")
+    if code:
+        write_error(said)
+    elif "json" not in given and os.isatty(1):
+        write_out(f"{said}\n")
+    return code
+
+
+def _check(key: str) -> None:
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        raise UsageError(f"the key {key!r:.80}", "it is not UTF-8") from None
+    if not key or not key.isprintable() or size > KEY_MAX:
+        raise UsageError(f"the key {key!r:.80}", f"1 to {KEY_MAX} bytes, no control characters")
+
+
+def _meaning(action: str, effect: "Effect") -> "tuple[int, str]":
+    """(exit code, a line for a person)."""
+    name = f"effect {effect.key!r:.80}"
+    wanted = {"begin": "begun", "done": "done", "fail": "failed"}[action]
+    if effect.answer == wanted:
+        meaning = {"begun": "is yours to do", "done": "is done", "failed": "did not happen; its key is free"}
+        return 0, f"{name} {meaning[wanted]}"
+    if effect.answer == "done" and action == "begin":
+        return SKIP, f"{name} was done already, by job {effect.job_id}: skip it"
+    if effect.answer == "held":
+        return HELD, f"{name} is under way in job {effect.job_id}: leave it alone, and try again later"
+    if effect.answer == "unconfirmed":
+        return UNCONFIRMED, (
+            f"{name} was begun in job {effect.job_id} and never confirmed: do not do it; "
+            f"that job's end leaves it to `clawq reconcile {effect.job_id}`"
+        )
+    if effect.answer == "done":
+        return NEVER_BEGUN, f"{name} is done: what happened cannot be taken back"
+    return NEVER_BEGUN, f"{name} is not begun: `clawq effect begin` comes first"
+
+
+def _as_json(effect: "Effect") -> str:
+    times = ["null" if at is None else f'"{when.iso(at)}"' for at in (effect.begun_at, effect.settled_at)]
+    return (
+        f'{{"key": {json_array([effect.key])[1:-1]}, "scope": "{effect.scope}", '
+        f'"outcome": "{effect.answer}", "job_id": {"null" if effect.job_id is None else effect.job_id}, '
+        f'"begun_at": {times[0]}, "settled_at": {times[1]}}}'
+    )

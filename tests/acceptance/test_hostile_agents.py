@@ -1,0 +1,96 @@
+"""Agents that do what agents have done to their machines: each test names the fault that it stands for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clawq.paths import Home
+from tests.fleet import CLAWQ, ROOT, Fleet
+from tests.waiting import until
+
+MB = 1 << 20
+
+
+@pytest.fixture
+def fleet(home: Home) -> Iterator[Fleet]:
+    fleet = Fleet(home)
+    yield fleet
+    (fleet.scratch / "go").touch()
+
+
+def log_of(fleet: Fleet, job_id: int) -> Path:
+    (attempt,) = fleet.json("show", job_id)["attempts"]
+    return Path(attempt["log"])
+
+
+def test_output_without_end_is_kept_small_while_it_comes(fleet: Fleet) -> None:
+    """107 GB of output in three minutes."""
+    fleet.configure("[limits]\nlog_max_mb = 1\n")
+    block = f"{sys.executable} -c \"print(('x' * 99 + chr(10)) * 5000, end='')\" > {fleet.scratch}/block"
+    loop = f"until [ -e {fleet.scratch}/go ]; do cat {fleet.scratch}/block; sleep 0.02; done"
+    with fleet.supervised():
+        job_id = fleet.script(f"echo the first line; {block}; {loop}; echo the last line")
+        fleet.until_state(job_id, "running")
+        log = log_of(fleet, job_id)
+        with open(fleet.scratch / "followed", "wb") as followed:
+            follower = subprocess.Popen([*CLAWQ, "logs", "--follow", str(job_id)], stdout=followed, cwd=ROOT)
+        until(lambda: log.exists() and b"cut here by clawq" in log.read_bytes(), 20)
+        assert fleet.state(job_id) == "running"
+        (fleet.scratch / "go").touch()
+        fleet.until_state(job_id, "succeeded")
+        assert follower.wait(timeout=30) == 0
+        assert (fleet.scratch / "followed").read_bytes().endswith(b"the last line\n")
+    until(lambda: log.stat().st_size <= MB)
+    shown = fleet.clawq("logs", job_id).stdout.splitlines()
+    assert (shown[0], shown[-1]) == ("the first line", "the last line")
+    assert sum("MB cut here by clawq" in line for line in shown) == 1
+
+
+def test_what_came_at_once_is_cut_at_the_end(fleet: Fleet) -> None:
+    """The same from an agent that is gone before anybody looks."""
+    fleet.configure("[limits]\nlog_max_mb = 1\n")
+    job_id = fleet.script("echo the first line; yes | head -c 5000000; echo the last line")
+    fleet.run_until_idle()
+    log = log_of(fleet, job_id)
+    assert log.stat().st_size < MB
+    assert log.read_bytes().startswith(b"the first line\n")
+    assert log.read_bytes().endswith(b"the last line\n")
+
+
+def test_a_storm_of_forks_out_of_its_session_is_ended_by_its_bound(fleet: Fleet) -> None:
+    """Agents that spawn agents: 242 of them."""
+    mark = 600_000 + os.getpid()
+    script = f"for n in $(seq 40); do setsid sleep {mark} & done; wait"
+    fleet.configure(
+        f'[kinds.storm]\nmax_procs = 10\nmax_attempts = 1\ngrace = "1s"\ncommand = ["sh", "-c", "{script}"]\n'
+    )
+    with fleet.supervised():
+        job_id = fleet.enqueue("storm")
+        beside = fleet.script("true")
+        fleet.until_state(job_id, "dead", seconds=40)
+        fleet.until_state(beside, "succeeded")
+    (attempt,) = fleet.json("show", job_id)["attempts"]
+    assert attempt["outcome"] == "over_footprint"
+    assert [
+        each for each in psutil.process_iter(["cmdline"]) if str(mark) in (each.info["cmdline"] or [])
+    ] == []
+
+
+def test_escape_sequences_reach_no_terminal(fleet: Fleet) -> None:
+    """Output that clears the screen of whoever reads it, or names its window."""
+    job_id = fleet.script(
+        "--max-attempts", "1", r"printf '\033[2J\033]0;owned\007\033[31mred\033[0m\r\n'; exit 1"
+    )
+    fleet.run_until_idle()
+    for words in (("logs", job_id), ("show", job_id), ("why", job_id), ("dead",), ("list", "--all")):
+        done = fleet.clawq(*words, code=None)
+        assert "\x1b" not in done.stdout + done.stderr
+        assert "\x07" not in done.stdout + done.stderr
+    assert "red" in fleet.clawq("logs", job_id).stdout

@@ -1,0 +1,32 @@
+"""`clawq run` on a strange machine: ``python -m tests.strange CLOCK BUSY_MS``.
+
+CLOCK is a file with the ms by which the wall clock is wrong, read anew at each look; BUSY_MS is how long a
+locked database is waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from clawq.host import instance
+from clawq.paths import find_home
+from clawq.supervisor import loop, state
+
+
+def main(clock: str, busy_ms: str) -> int:
+    def wrong() -> int:
+        return state.wall_ms() + int(Path(clock).read_text())
+
+    loop.wall_ms = wrong  # type: ignore[attr-defined]
+    loop.BUSY_MS = int(busy_ms)  # type: ignore[attr-defined]
+    home = find_home()
+    os.makedirs(home.data, mode=0o700, exist_ok=True)
+    held = instance.acquire(home.lock)
+    assert held is not None
+    return loop.Supervisor(home, held, loop.say_on_stderr).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
