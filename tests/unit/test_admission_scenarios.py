@@ -126,6 +126,21 @@ def test_bulk_that_chat_holds_back_gets_one_start_for_each_rise_however_many_kin
     assert len(starts) >= 16
 
 
+def test_where_every_job_is_longer_than_a_boost_the_longest_wait_goes_first() -> None:
+    """All have risen as far as they can, and the clocks of two bands say nothing of each other."""
+    sim = Simulator(limits(max_running=1))
+    sim.add(*many(400, first=10_000, band=BULK, length=SECOND))
+    sim.run(10 * MINUTE)
+    numbers = itertools.count(1)
+    streams = [Stream(numbers, 15 * MINUTE, band=band) for band in (CRITICAL, INTERACTIVE, NORMAL)]
+    keep_flowing(sim, *streams)
+    bulk = Job(90_000, 11 * MINUTE, MINUTE, band=BULK)
+    sim.add(bulk)
+    sim.run(6 * HOUR)
+    assert bulk.started_at is not None
+    assert bulk.started_at - bulk.arrives <= 30 * MINUTE + 4 * 15 * MINUTE
+
+
 # ---------------------------------------------------------------- shares of bands
 
 HALF_CHAT = share_slots({CRITICAL: 25, INTERACTIVE: 50}, 8)
