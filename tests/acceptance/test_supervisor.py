@@ -250,7 +250,8 @@ def test_a_hand_over_lets_agents_live_on(fleet: Fleet, how: int | None, word: st
 
 def test_draining_finishes_what_runs_and_starts_nothing(fleet: Fleet) -> None:
     first = fleet.start()
-    running = fleet.script("sleep 2")
+    go = fleet.scratch / "go"
+    running = fleet.script(f"until [ -e {go} ]; do sleep 0.1; done")
     fleet.until_state(running, "running")
     assert fleet.clawq("why", running).stdout == (
         f"job {running} is running: `clawq logs -f {running}` follows it\n"
@@ -259,6 +260,7 @@ def test_draining_finishes_what_runs_and_starts_nothing(fleet: Fleet) -> None:
     until(lambda: "drain" in Path(fleet.home.lock).read_text())
     waiting = fleet.script("true")
     assert ", finishing what runs for " in fleet.clawq("status").stdout
+    go.touch()
     asked = fleet.clawq("stop", "--drain")
     assert asked.stdout in (f"supervisor {first.pid} has ended\n", "no supervisor is running\n")
     first.wait(timeout=20)
