@@ -20,7 +20,7 @@ _OBSERVE = sqlfile.load("ledger")["observe"]
 
 PEOPLE_SLOWER = 5
 """How much longer than a machine's place a person's answer is worth waiting for."""
-SMALL_TALK_MS = 1_000
+SMALL_TALK_MS = 5_000
 """How long a counter may wait for the database."""
 
 
