@@ -57,7 +57,7 @@ complete -c clawq -n '__clawq_at' -a beat -d 'Give a sign of life, for heartbeat
 complete -c clawq -n '__clawq_at' -a effect -d 'Record a side effect before and after it is done'
 complete -c clawq -n '__clawq_at' -a config -d 'Make, check and show clawq.toml'
 complete -c clawq -n '__clawq_at' -a backup -d 'Copy the queue to FILE, while everything goes on'
-complete -c clawq -n '__clawq_at' -a restore -d 'Put the queue in FILE in the place of this one, and leave it paused'
+complete -c clawq -n '__clawq_at' -a restore -d 'Put the queue in FILE in this one\'s place, and leave it paused'
 complete -c clawq -n '__clawq_in enqueue' -l payload -r -F -d 'Handed to the job: JSON of at most 64 KiB, a file or stdin'
 complete -c clawq -n '__clawq_in enqueue' -l dedupe-key -x -d 'Accept once per tenant and kind; {date}, {hour}, {minute} are the local slot'
 complete -c clawq -n '__clawq_in enqueue' -l dedupe-scope -x -a 'ever active' -d 'How long the key holds: ever (default), or active (until the job ends)'

@@ -46,7 +46,7 @@ def backup(
 
 
 def restore(file: File, as_json: params.AsJson = False) -> int:
-    """Put the queue in FILE in the place of this one, and leave it paused.
+    """Put the queue in FILE in this one's place, and leave it paused.
 
     Refused while a supervisor runs or an agent is alive. What was done since the copy was made stays done:
     jobs that ended meanwhile, effects and keys are taken over, jobs accepted meanwhile stay, and numbers go

@@ -182,13 +182,17 @@ class Output:
         if self._file is None and not self._open():
             return
         assert self._file is not None
-        if os.lseek(self._file, 0, os.SEEK_CUR) > os.fstat(self._file).st_size:
+        yield from self._read(self._file)
+        while os.lseek(self._file, 0, os.SEEK_CUR) > os.fstat(self._file).st_size:
             # The supervisor has cut its middle, and what was not read may be in it: rather some lines twice
-            # than the last ones never.
+            # than the last ones never. It may do so while we read, so the end is where nothing was cut.
             os.lseek(self._file, _start_of_last(self._file, AFTER_A_CUT), os.SEEK_SET)
             self._left = b""
             yield "... cut here by clawq (limits.log_max_mb) ..."
-        while chunk := os.read(self._file, CHUNK):
+            yield from self._read(self._file)
+
+    def _read(self, file: int) -> Iterator[str]:
+        while chunk := os.read(file, CHUNK):
             *whole, self._left = (self._left + chunk).split(b"\n")
             if len(self._left) > CHUNK:
                 whole.append(self._left)

@@ -17,7 +17,6 @@ import apsw
 from clawq import job
 from clawq.errors import Busy, StorageError
 from clawq.paths import TICKS_WITHIN_MS, as_utf8, make_private_dir
-from clawq.settings import NO_FILE
 from clawq.store import sqlfile
 
 TYPE_CHECKING = False
@@ -192,6 +191,8 @@ def build_schema(db: apsw.Connection) -> None:
         "INSERT INTO transitions VALUES (?, ?)",
         [(start, end) for start, ends in job.TRANSITIONS.items() for end in ends],
     )
+    from clawq.settings import NO_FILE
+
     defaults = sqlfile.read("default_config.json")
     db.execute("INSERT INTO config VALUES (1, ?, ?, NULL, NULL, 0)", (NO_FILE, defaults))
     # Which queue this is, whatever happens to its file, and which of its lives since it was last restored.

@@ -36,7 +36,7 @@ REFUSED = {"clawq.store.refusals", "clawq.store.drain"}
 WOKEN = {"clawq.poke", "_socket"}
 FORECAST = {"clawq.store.forecast"}
 FULL = {"clawq.store.overload"}
-TOLD = {"clawq.verbs", "clawq.inside", "clawq.store.told", *WOKEN}
+TOLD = {"clawq.verbs", "clawq.inside", "clawq.lease", "clawq.store.told", *WOKEN}
 NEVER = {
     *("apscheduler", "argparse", "asyncio", "collections", "contextlib", "dataclasses", "datetime", "enum"),
     *("functools", "json", "logging", "pathlib", "psutil", "pydantic", "re", "rich", "socket", "subprocess"),
