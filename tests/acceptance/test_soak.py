@@ -17,7 +17,7 @@ from clawq.paths import Home
 from tests.waiting import until
 
 CLAWQ = [sys.executable, "-m", "clawq"]
-JOBS = 400
+JOBS = 120  # after each kill -9 starts ramp up from one
 CODES = (0, 0, 0, 3)
 """The exit codes of the agents, in turn."""
 
