@@ -14,7 +14,6 @@ from clawq.job import SUCCEEDED
 TOLD_CLASSES = ("transient", "permanent", "rate_limit")
 """What an agent, a result file or clawq.toml may call a failure; the other classes clawq finds itself."""
 
-TRANSIENT_EXITS = frozenset({69, 75})
 PERMANENT_EXITS = frozenset({2, 64, 65, 66, 77, 78, 126, 127})
 """sysexits that say "this cannot work", bad usage, and a program that cannot be run."""
 SIGNAL_EXITS = range(129, 160)
