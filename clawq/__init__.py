@@ -5,16 +5,21 @@ __all__ = ["ClawqError", "Receipt", "Refused", "enqueue"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from clawq.client import Receipt, enqueue
+    from clawq.api import enqueue
+    from clawq.client import Receipt
     from clawq.errors import ClawqError, Refused
 else:
 
     def __getattr__(name):
         # Every `clawq` command imports this package: only whoever asks for the API loads it.
-        if name in ("Receipt", "enqueue"):
+        if name == "enqueue":
+            from clawq import api
+
+            return api.enqueue
+        if name == "Receipt":
             from clawq import client
 
-            return getattr(client, name)
+            return client.Receipt
         if name in ("ClawqError", "Refused"):
             from clawq import errors
 

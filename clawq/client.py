@@ -1,16 +1,16 @@
 """What producers use: the queue's answer to one job, or to a thousand, durable before it is given.
 
-``enqueue`` is the Python function, and the command line calls the same code. Configuration and
-programs are looked at before the transaction, which then only reads and writes rows.
+The Python API, the command line and schedules all come through here. Configuration and programs are
+looked at before the transaction, which then only reads and writes rows.
 """
 
 import os
 import time
 
-from clawq import options, settings
-from clawq.errors import Busy, ClawqError, ConfigError, Refused, UsageError
-from clawq.job import DEFAULT_KIND, DEFAULT_TENANT
-from clawq.paths import TICKS_WITHIN_MS, find_home, own_folder, utf8_path
+from clawq import settings
+from clawq.drafting import Drafter
+from clawq.errors import Busy, ClawqError, ConfigError, Refused
+from clawq.paths import TICKS_WITHIN_MS, find_home
 from clawq.store.connection import Immediate, open_db, storage_errors
 from clawq.store.draft import Draft
 from clawq.store.intake import Intake
@@ -19,12 +19,8 @@ from clawq.when import iso
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime, timedelta
-    from os import PathLike
-    from typing import Any
 
     from clawq.paths import Home
-    from clawq.store.draft import Frame
 
 
 class Receipt:
@@ -102,50 +98,10 @@ def refusal(error: ClawqError) -> Receipt:
     return Receipt("rejected", reason=error.reason)
 
 
-def enqueue(
-    kind: str | None = None,
-    command: "Sequence[str] | None" = None,
-    *,
-    payload: object = None,
-    dedupe_key: str | None = None,
-    dedupe_scope: str | None = None,
-    exclusive: str | None = None,
-    priority: int | None = None,
-    band: str | None = None,
-    tenant: str | None = None,
-    needs: "Sequence[str] | str | None" = None,
-    delay: "str | float | timedelta | None" = None,
-    at: "str | datetime | None" = None,
-    stale_after: "str | float | timedelta | datetime | None" = None,
-    deadline: "str | float | timedelta | datetime | None" = None,
-    timeout: "str | float | timedelta | None" = None,
-    max_attempts: int | None = None,
-    on_lost: str | None = None,
-    hold: bool = False,
-    cwd: "str | PathLike[str] | None" = None,
-    env: "Mapping[str, str] | Sequence[str] | None" = None,
-    dry_run: bool = False,
-) -> Receipt:
-    """Put a job into the queue and return once it is durable.
-
-    The arguments are the options of ``clawq enqueue``. ``payload`` is any value that JSON can hold
-    (bytes: JSON text as it is); durations are texts such as "10m", seconds or a timedelta; times are
-    texts or a datetime (local unless it is aware). ``dry_run`` does everything but keep the job.
-
-    Raises Refused (the queue's no, with ``reason``, ``retry_after_s`` and ``safe_to_retry``),
-    UsageError, ConfigError and StorageError, which are all ClawqError.
-    """
-    # The parameters have the options' names: a second list of them could only differ.
-    given: dict[str, object] = dict(locals())
-    del given["dry_run"]
-    with Producer() as producer:
-        return producer.enqueue(given, dry_run)
-
-
 class Producer:
     """One open queue: ``with Producer() as producer:``. Raises what opening the database raises."""
 
-    __slots__ = ("_here", "_path", "_programs", "home", "intake")
+    __slots__ = ("home", "intake")
     # `intake` is for clawq's own modules; users of the API have `enqueue` and the like.
 
     def __init__(self, home: "Home | None" = None) -> None:
@@ -154,10 +110,6 @@ class Producer:
             self.intake = Intake(open_db(self.home))
         except Busy as error:
             raise _database_busy(error) from error
-        # Looked at once for each enqueue_many: a batch asks a thousand times.
-        self._here: str | None = None
-        self._path: str | None = None
-        self._programs: dict[tuple[str, str, str], bool] = {}
 
     def __enter__(self) -> "Producer":
         return self
@@ -166,7 +118,7 @@ class Producer:
         self.intake.db.close()
 
     def enqueue(self, given: "Mapping[str, object]", dry_run: bool = False) -> Receipt:
-        """One job from the options as they were given. Raises as the function ``enqueue`` does."""
+        """One job from the options as they were given. Raises as ``clawq.enqueue`` does."""
         (answer,) = self.enqueue_many([given], dry_run)
         if isinstance(answer, ClawqError):
             raise answer
@@ -182,14 +134,12 @@ class Producer:
         """
         now = time.time_ns() // 1_000_000
         ticking = self.ticks(now)
-        self._here = None
-        self._path = utf8_path()
-        self._programs.clear()
+        drafter = Drafter(self.intake, now)
         try:
             with storage_errors(self.home.db):
                 for _ in range(5):
                     self.follow_config(now)
-                    drafts = self._drafts(batch, now)
+                    drafts = drafter.read(batch)
                     answers = self._write(drafts, now, ticking, dry_run)
                     if answers is not None:
                         break
@@ -251,117 +201,6 @@ class Producer:
             self.intake.stamp()
 
     # ------------------------------------------------------------------ the steps of enqueue_many
-
-    def _drafts(
-        self, batch: "Sequence[Mapping[str, object] | ClawqError]", now: int
-    ) -> "list[Draft | ClawqError]":
-        drafts: list[Draft | ClawqError] = []
-        for given in batch:
-            if isinstance(given, ClawqError):
-                drafts.append(given)
-                continue
-            try:
-                drafts.append(self._draft(options.read(given, now), now))
-            except UsageError as error:
-                drafts.append(error)
-        return drafts
-
-    def _draft(self, asked: "dict[str, Any]", now: int) -> Draft:
-        """Everything about a job that can be told without the transaction. Raises UsageError."""
-        intake = self.intake
-        command = asked.get("command")
-        kind = asked.get("kind")
-        if kind is None:
-            if command is None:
-                raise UsageError(
-                    "neither a kind nor a command", "clawq enqueue KIND, or clawq enqueue -- COMMAND ARG..."
-                )
-            kind = DEFAULT_KIND
-        tenant = asked.get("tenant", DEFAULT_TENANT)
-        frame = intake.frame(kind, asked.get("band"), tenant)
-        if not frame.known:
-            raise UsageError(
-                f"no kind {kind!r:.80} is configured",
-                options.near(kind, intake.kinds())
-                + f'add [kinds."{kind:.80}"] to clawq.toml{self._meant_as_command(kind, command)}',
-            )
-        if command is None and frame.program is None:
-            raise UsageError(
-                f"kind {kind!r:.80} has no command", f"give one: clawq enqueue {kind} -- COMMAND ARG..."
-            )
-        for name in asked.get("needs", ()):
-            if name not in intake.resources():
-                raise UsageError(
-                    f"no resource {name!r:.80} is configured",
-                    options.near(name, intake.resources()) + "`clawq config show` lists them",
-                )
-        payload = asked.get("payload")
-        if isinstance(payload, bytes):
-            asked["payload"] = self._json_text(payload)
-        cwd = self._folder(asked.get("cwd"))
-        self._find_program(frame.program if command is None else command[0], asked, frame, cwd)
-        draft = Draft(asked, kind, tenant, frame, cwd, self._path, now)
-        if frame.on_busy == "degrade" and frame.degrade_to is not None:
-            # Looked at now: a lighter kind that cannot run should not come to light when all is busy.
-            lighter = intake.frame(frame.degrade_to, asked.get("band"), tenant)
-            if command is None and lighter.program is None:
-                raise UsageError(
-                    f"kind {frame.degrade_to!r:.80}, which {kind!r:.80} degrades to, has no command",
-                    f"give it one in clawq.toml, or here: clawq enqueue {kind} -- COMMAND ARG...",
-                )
-            self._find_program(lighter.program if command is None else command[0], asked, lighter, cwd)
-            draft.lighter = Draft(asked, frame.degrade_to, tenant, lighter, cwd, self._path, now, kind)
-        return draft
-
-    def _json_text(self, payload: bytes) -> str:
-        try:
-            text = payload.decode()
-        except UnicodeDecodeError:
-            raise UsageError("the payload is not UTF-8", "pass JSON, which always is") from None
-        if "\0" in text or not self.intake.is_json(text):
-            raise UsageError(
-                f"the payload is not JSON: {text!r:.60}", "quote it for the shell, as in '{\"n\": 1}'"
-            )
-        return text
-
-    def _folder(self, asked: str | None) -> str:
-        if asked is not None:
-            return _folder(asked)
-        if self._here is None:
-            self._here = _folder(None)
-        return self._here
-
-    def _meant_as_command(self, kind: str, command: object) -> str:
-        """What else to do when an unknown kind reads like a command whose -- was forgotten."""
-        words = kind.split()
-        if command is not None or not words:
-            return ""
-        path = self._path or os.defpath
-        if not _is_there(words[0], path, self._folder(None)):
-            return ""
-        return f"; or, if it is a command: clawq enqueue -- {kind:.80}"
-
-    def _find_program(self, program: str, asked: "dict[str, Any]", frame: "Frame", cwd: str) -> None:
-        """Refuse a missing program here, where somebody is looking, and not at three in the morning."""
-        env = asked.get("env") or {}
-        path = env.get("PATH") or frame.kind_path or frame.env_path or self._path
-        if not path:
-            path = self.intake.supervisor_path() or os.defpath
-        key = (program, path, cwd)
-        if key not in self._programs:
-            self._programs[key] = _is_there(program, path, cwd) or _is_ours(program)
-        if not self._programs[key]:
-            words = program.split()
-            if len(words) > 1 and _is_there(words[0], path, cwd):
-                raise UsageError(
-                    f"no executable {program!r:.200}",
-                    f"a command is separate words, unquoted: -- {words[0]:.80} {words[1]:.80} ...; "
-                    "a shell's line is: -- sh -c 'LINE'",
-                )
-            where = f"in {cwd}" if "/" in program else f"on PATH {path}"
-            raise UsageError(
-                f"no executable {program!r:.200}", f"it is not {where:.500}; name it with its full path"
-            )
 
     def _write(
         self, drafts: "list[Draft | ClawqError]", now: int, ticking: bool, dry_run: bool
@@ -435,37 +274,3 @@ def _database_busy(error: Busy) -> Refused:
     seconds = 2 + os.urandom(1)[0] % 9
     return Refused("database_busy", str(error), "", seconds)
 
-
-def _folder(asked: str | None) -> str:
-    # As bytes: the locale that cron has must not decide what a path is.
-    try:
-        here = os.getcwdb()
-    except OSError:
-        if asked is None or not asked.startswith("/"):
-            raise UsageError("the current folder no longer exists", "cd to another, or give --cwd") from None
-        here = b"/"
-    path = here if asked is None else os.path.abspath(os.path.join(here, asked.encode()))
-    try:
-        cwd = path.decode()
-    except UnicodeDecodeError:
-        raise UsageError(f"the folder {path!r:.200} is not UTF-8", "give another with --cwd") from None
-    if asked is not None and not os.path.isdir(path):
-        raise UsageError(f"--cwd {cwd!r:.200} is not a folder", "give one that exists")
-    return cwd
-
-
-def _is_there(program: str, path: str, cwd: str) -> bool:
-    """As execvp would find it: an empty or relative folder of PATH is counted from `cwd`."""
-    name, here = program.encode(), cwd.encode()
-    if "/" in program:
-        return _executable(os.path.join(here, name))
-    return any(_executable(os.path.join(here, folder, name)) for folder in path.encode().split(b":"))
-
-
-def _is_ours(program: str) -> bool:
-    """Whether it is beside this clawq, whose folder the supervisor puts at the end of PATH."""
-    return "/" not in program and _executable(os.path.join(own_folder(), program).encode())
-
-
-def _executable(file: bytes) -> bool:
-    return os.path.isfile(file) and os.access(file, os.X_OK)

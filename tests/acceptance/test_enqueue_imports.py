@@ -19,6 +19,7 @@ ALWAYS = {
     "clawq.cli",
     "clawq.cli.enqueue",
     "clawq.client",
+    "clawq.drafting",
     "clawq.errors",
     "clawq.job",
     "clawq.options",
