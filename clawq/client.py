@@ -273,4 +273,3 @@ class _DryRun(Exception):
 def _database_busy(error: Busy) -> Refused:
     seconds = 2 + os.urandom(1)[0] % 9
     return Refused("database_busy", str(error), "", seconds)
-
