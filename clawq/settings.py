@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Literal
 
-FORM = 3
+FORM = 4
 """Of the compiled body. Part of identity(), so that a clawq with another form compiles the file again."""
 
 NO_FILE = f"{FORM}:"
@@ -160,6 +160,7 @@ class Kind:
         "max_mb",
         "max_procs",
         "max_running",
+        "mcp",
         "name",
         "needs",
         "on_busy",
@@ -208,6 +209,8 @@ class Kind:
         self.on_lost: str = _first(layers, "on_lost")
         self.reconcile: list[str] | None = _first(layers, "reconcile")
         """The probe to ask about an unknown job, with its placeholders."""
+        self.mcp: bool = _first(layers, "mcp")
+        """Whether `clawq mcp` offers it."""
         self.classify: str = _first(layers, "classify")
         """Which reader looks at its output: none, claude or codex."""
         self.errors = tuple(ErrorPattern(each) for each in _first(layers, "errors") or ())

@@ -435,6 +435,7 @@ class Kind(KindKeys):
     band: BandChoice = _key(
         "normal", "the band of a job that does not say: critical, interactive, normal or bulk"
     )
+    mcp: YesNo = _key(False, "may be enqueued through `clawq mcp`, by any agent that has it as a tool")
 
 
 class Top(Table):

@@ -1,0 +1,124 @@
+"""What whoever looks at the queue opens before there is an answer: the database, the configuration, the
+supervisor."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import apsw
+
+from clawq import settings as compiled
+from clawq.errors import ConfigError, NoSuchJob
+from clawq.host import instance
+from clawq.paths import TICKS_WITHIN_MS, Home, find_home
+from clawq.settings import Settings
+from clawq.store import config_row, sqlfile, views
+from clawq.store.connection import open_db, open_readonly, storage_errors
+
+
+class Supervisor(NamedTuple):
+    """``running``: alive and ticking. The rest is None where nobody holds the lock; times in ms."""
+
+    running: bool
+    pid: int | None = None
+    since: int | None = None
+    mode: str | None = None
+    last_tick_age_s: float | None = None
+
+
+class Desk(NamedTuple):
+    """``db`` is None while nothing was ever enqueued here and the desk only reads."""
+
+    home: Home
+    db: apsw.Connection | None
+    now: int
+
+    def settings(self) -> tuple[Settings, str | None]:
+        """The configuration in force, and what is wrong with clawq.toml if something is."""
+        return read_settings(self.home, self.db)
+
+    def kinds(self) -> set[str]:
+        """Those configured, and those that have jobs: a kind may leave the configuration before its jobs."""
+        return {*self.settings()[0].kind_names, *(views.kinds_seen(self.db) if self.db else ())}
+
+    def queue(self, job_id: int) -> apsw.Connection:
+        """The database, for one job. Raises NoSuchJob where there is none yet."""
+        if self.db is None:
+            raise NoSuchJob(job_id)
+        return self.db
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@contextmanager
+def reading() -> Iterator[Desk]:
+    """A desk that cannot change anything. Errors of the disk leave as StorageError, so print outside it."""
+    with _open(readonly=True) as desk:
+        yield desk
+
+
+@contextmanager
+def changing(create: bool = False) -> Iterator[Desk]:
+    """A desk that can. ``create``: make the database when there is none, instead of having none."""
+    readonly = not create and not os.path.exists(find_home().db)
+    with _open(readonly) as desk:
+        yield desk
+
+
+@contextmanager
+def _open(readonly: bool) -> Iterator[Desk]:
+    home = find_home()
+    db = open_readonly(home) if readonly else open_db(home)
+    try:
+        with storage_errors(home.db):
+            yield Desk(home, db, now_ms())
+    finally:
+        if db is not None:
+            db.close()
+
+
+def read_settings(home: Home, db: apsw.Connection | None) -> tuple[Settings, str | None]:
+    """As a supervisor that looked now would have it, without writing anything down.
+
+    A file that nobody has compiled yet is compiled here; one that does not compile leaves the last
+    good form, or the defaults where there never was one.
+    """
+    if db is None:
+        defaults = sqlfile.read("default_config.json")
+        row: tuple[str, str, str | None, str | None] = (compiled.NO_FILE, defaults, None, None)
+    else:
+        row = config_row.load(db)
+    identity, body, broken, error = row
+    verdict = compiled.verdict(compiled.identity(home.config), identity, broken)
+    if verdict == compiled.COMPILE:
+        from clawq.config import compile_file
+
+        try:
+            return Settings(compile_file(home.config)), None
+        except ConfigError as problem:
+            error = str(problem)
+    if error:
+        has_a_good_form = compiled.from_a_file(identity)
+        error += (
+            "; the last good form stays in force"
+            if has_a_good_form
+            else "; until it is right, nothing is accepted"
+        )
+    return Settings.from_text(body), error
+
+
+def look_for_supervisor(home: Home, now: int) -> Supervisor:
+    """Who runs this queue; never tries the lock, and never forks."""
+    holder = instance.read(home.lock)
+    if holder is None or not holder.is_alive():
+        return Supervisor(False)
+    silent = max(0, now - holder.last_tick)
+    return Supervisor(
+        silent < TICKS_WITHIN_MS, holder.pid, holder.since, holder.mode, round(silent / 1000, 1)
+    )
