@@ -117,10 +117,7 @@ def signal_tree(leader: Process | None, mark: int | str, signal_number: int) -> 
                 os.killpg(leader.pid, signal.SIGCONT)  # a stopped process takes TERM only when it goes on
         except (ProcessLookupError, PermissionError):
             pass
-    for process in left_behind(leader.pid, mark, alive):
-        processes.send(process, signal_number)
-        if signal_number == signal.SIGTERM:
-            processes.send(process, signal.SIGCONT)
+    processes.send_all(left_behind(leader.pid, mark, alive), signal_number)
 
 
 def left_behind(leader: int, mark: int | str, leader_alive: bool) -> list[Process]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from clawq.host import platform
@@ -48,6 +49,14 @@ def send(process: Process, signal_number: int) -> bool:
             os.close(handle)
     except (ProcessLookupError, PermissionError):
         return False
+
+
+def send_all(targets: Iterable[Process], signal_number: int) -> None:
+    """Signal exactly these; a stopped one takes TERM only when it goes on."""
+    for process in targets:
+        send(process, signal_number)
+        if signal_number == signal.SIGTERM:
+            send(process, signal.SIGCONT)
 
 
 def session_of(leader: int) -> list[Process]:

@@ -37,6 +37,8 @@ def adopt(row: LiveAttempt, home: Home, boot_id: str, wall: int, mono: int) -> A
         kill_reason=row.kill_reason,
         kill_at=row.kill_at,
     )
+    if agent.same_boot:
+        agent.recall(home)
     if agent.same_boot and row.pid is not None and row.pid_started is not None:
         agent.leader = Process(row.pid, row.pid_started)
     elif agent.probe is not None and agent.same_boot:

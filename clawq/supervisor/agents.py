@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from clawq.host import attempt_file
@@ -49,6 +50,9 @@ class Agent:
     verdict: Verdict | None = None
     """Set once its shell is gone."""
     reading: Reading = attempt_file.NOTHING
+    outside: tuple[Process, ...] = ()
+    """Descendants in sessions of their own that a look has seen: once their parents are gone nothing else
+    tells whose they are."""
     used: tuple[int, int] | None = None
     """(processes, MiB) of its whole tree at the last look."""
     peak_procs: int = 0
@@ -76,7 +80,47 @@ class Agent:
 
     def files(self, home: Home) -> list[str]:
         """Everything of this attempt in the run folder."""
-        return [self.attempt_path(home), *job_files(home, self.token).values()]
+        return [
+            self.attempt_path(home),
+            outside_file(home, self.token),
+            *job_files(home, self.token).values(),
+        ]
+
+    def remember(self, outside: tuple[Process, ...], home: Home) -> None:
+        """What a look has seen outside of its session, kept where the next supervisor finds it too.
+
+        A disk that is full costs that one's knowledge of it, not ours.
+        """
+        if outside == self.outside:
+            return
+        self.outside = outside
+        path = outside_file(home, self.token)
+        with suppress(OSError):
+            with open(os.open(path + ".new", _OVERWRITE, 0o600), "w", encoding="ascii") as file:
+                file.writelines(f"{process.pid} {process.started}\n" for process in outside)
+            os.replace(path + ".new", path)
+
+    def recall(self, home: Home) -> None:
+        """Take over what an earlier supervisor of this boot has seen."""
+        try:
+            with open(
+                os.open(outside_file(home, self.token), _READ), encoding="ascii", errors="replace"
+            ) as file:
+                words = [line.split() for line in file]
+        except OSError:
+            return
+        whole = [line for line in words if len(line) == 2 and line[0].isdecimal() and len(line[0]) < 10]
+        self.outside = tuple(Process(int(pid), started) for pid, started in whole)
+
+
+# Agents can reach the run folder: a pipe under such a name must not hold up the supervisor.
+_READ = os.O_RDONLY | os.O_NONBLOCK
+_OVERWRITE = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK
+
+
+def outside_file(home: Home, token: int) -> str:
+    """Where it is kept which processes an attempt has outside of its session."""
+    return os.path.join(home.run, f"{token}.outside")
 
 
 JOB_FILES = ("payload", "heartbeat", "result")

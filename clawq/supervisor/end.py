@@ -6,16 +6,21 @@ import os
 import signal
 
 from clawq.host import agent as host_agent
-from clawq.host import attempt_file
+from clawq.host import attempt_file, processes
 from clawq.paths import Home
 from clawq.supervisor.agents import Agent
 
 KILL_AGAIN_MS = 1_000
 
 
+def is_to_end(agent: Agent) -> bool:
+    """Does it live, though a reason for its end is committed or it is not ours any more?"""
+    return agent.verdict is None and (agent.kill_reason is not None or agent.disowned)
+
+
 def signal_if_due(agent: Agent, mono: int) -> None:
     """TERM once its reason is committed, KILL after the grace, and again each second. `mono`: ms."""
-    if agent.verdict is not None or (agent.kill_reason is None and not agent.disowned):
+    if not is_to_end(agent):
         return
     if not agent.term_sent:
         if agent.probe is not None and attempt_file.read(agent.probe).exit_code is not None:
@@ -31,6 +36,7 @@ def signal_if_due(agent: Agent, mono: int) -> None:
         return
     agent.leader = agent.leader or host_agent.leader_of(agent.pid)
     host_agent.signal_tree(agent.leader, agent.token, number)
+    processes.send_all(agent.outside, number)
 
 
 def forget(agent: Agent, home: Home) -> None:

@@ -91,12 +91,12 @@ def _look_at(agent: Agent, home: Home, findings: Findings, wall: int, mono: int)
             findings.again_at(max(mono + 1, liveness.next_check(*clocks)))
 
 
-def measure_trees(agents: Iterable[Agent], findings: Findings) -> None:
+def measure_trees(agents: Iterable[Agent], home: Home, findings: Findings) -> None:
     """What each agent's tree uses now; those that have outgrown their kind's bounds are overdue."""
-    alive = {agent.token: agent for agent in agents if agent.verdict is None and agent.pid is not None}
-    usages = footprint.measure({token: agent.pid for token, agent in alive.items() if agent.pid is not None})
-    for token, usage in usages.items():
+    alive = {agent.token: agent for agent in agents if agent.verdict is None}
+    for token, usage in _survey(alive.values()).items():
         agent = alive[token]
+        agent.remember(usage.outside, home)
         agent.used = (usage.procs, usage.mb)
         agent.peak_procs = max(agent.peak_procs, usage.procs)
         agent.peak_mb = max(agent.peak_mb, usage.mb)
@@ -104,6 +104,19 @@ def measure_trees(agents: Iterable[Agent], findings: Findings) -> None:
         if over is not None and agent.kill_reason is None:
             agent.over = over
             findings.overdue.append((agent, "over_footprint"))
+
+
+def see_outside(agents: Iterable[Agent], home: Home) -> None:
+    """A last look before these get their first signal: parents that die tell no more of their children."""
+    alive = {agent.token: agent for agent in agents if agent.verdict is None}
+    for token, usage in _survey(alive.values()).items():
+        alive[token].remember(usage.outside, home)
+
+
+def _survey(agents: Iterable[Agent]) -> dict[int, footprint.Usage]:
+    there = [agent for agent in agents if agent.pid is not None and agent.same_boot]
+    leaders = {agent.token: agent.pid for agent in there if agent.pid is not None}
+    return footprint.measure(leaders, {agent.token: agent.outside for agent in there})
 
 
 def _look_for_start(agent: Agent, findings: Findings, mono: int) -> None:
@@ -153,10 +166,7 @@ def _sweep(
     else:
         findings.again_at(min(agent.kill_after, mono + SWEEP_PAUSE_MS))
         return
-    for process in left:
-        processes.send(process, sign)
-        if sign == signal.SIGTERM:
-            processes.send(process, signal.SIGCONT)
+    processes.send_all(left, sign)
     findings.again_at(mono + SWEEP_PAUSE_MS)
 
 
@@ -164,15 +174,24 @@ def left_over(agent: Agent, shells: set[int | None]) -> list[processes.Process]:
     """What still runs of an attempt whose shell is gone. `shells`: our children that are no leftovers."""
     if agent.pid is None or not agent.same_boot:
         return []
-    if agent.owned and platform.LINUX:
-        # Its orphans came to us: two cheap questions spare the walk over every process.
-        strays = [pid for pid in platform.own_children() if pid not in shells and _belongs(pid, agent)]
-        if not strays and not processes.group_exists(agent.pid):
-            return []
-        found = {process.pid: process for process in processes.descendants_of(strays)}
-        found |= {each.pid: each for each in host_agent.left_behind(agent.pid, agent.token, False)}
-        return list(found.values())
-    return host_agent.left_behind(agent.pid, agent.token, leader_alive=False)
+    found: list[processes.Process] = []
+    strays: list[int] = []
+    if not platform.LINUX:
+        session = host_agent.left_behind(agent.pid, agent.token, leader_alive=False)
+    else:
+        # Its orphans came to us: two cheap questions spare the walk over every process. Those of an attempt
+        # that was taken over came to init, and only what they carry tells whose they are.
+        if agent.owned:
+            strays = [pid for pid in platform.own_children() if pid not in shells and _belongs(pid, agent)]
+        else:
+            strays = [pid for pid in platform.all_pids() if pid != os.getpid() and _carries_token(pid, agent)]
+        there = strays or not agent.owned or processes.group_exists(agent.pid)
+        session = host_agent.left_behind(agent.pid, agent.token, leader_alive=False) if there else []
+        found = processes.descendants_of(strays)
+    seen = [process for process in agent.outside if processes.is_alive(process)]
+    if session or seen:
+        agent.outside = tuple(footprint.kin_of([*session, *seen])[: footprint.MOST_OUTSIDE])
+    return list({*found, *session, *seen, *agent.outside} if session or seen else found)
 
 
 def _belongs(pid: int, agent: Agent) -> bool:
@@ -181,4 +200,8 @@ def _belongs(pid: int, agent: Agent) -> bool:
             return True
     except OSError:
         return False
+    return _carries_token(pid, agent)
+
+
+def _carries_token(pid: int, agent: Agent) -> bool:
     return platform.carries(pid, f"CLAWQ_TOKEN={agent.token}") is True

@@ -31,8 +31,8 @@ from clawq.store.connection import BUSY_MS, Immediate, SchemaMoved, open_db, sto
 from clawq.store.wal import Wal
 from clawq.supervisor import outputs
 from clawq.supervisor.adopt import adopt, clear_run_folder, exit_watch
-from clawq.supervisor.end import forget, signal_if_due
-from clawq.supervisor.look import Findings, look, measure_trees
+from clawq.supervisor.end import forget, is_to_end, signal_if_due
+from clawq.supervisor.look import Findings, look, measure_trees, see_outside
 from clawq.supervisor.probes import Probes
 from clawq.supervisor.record import Written, record
 from clawq.supervisor.start import NotStarted, Ticket, prepare_run_folder, start
@@ -312,7 +312,7 @@ class Supervisor:
         if not agents:
             return
         if mono >= self.look_at_trees:
-            measure_trees(agents.values(), findings)
+            measure_trees(agents.values(), self.home, findings)
             self.look_at_trees = mono + TREES_MS
         self.sleep_until = min(self.sleep_until, self.look_at_trees)
 
@@ -374,7 +374,11 @@ class Supervisor:
 
     def _signal_agents(self, mono: int) -> None:
         """TERM and KILL to those whose reason is committed, in every turn: the second needs no news."""
-        for agent in self.state.agents.values():
+        agents = self.state.agents.values()
+        first = [agent for agent in agents if is_to_end(agent) and not agent.term_sent]
+        if first:
+            see_outside(first, self.home)
+        for agent in agents:
             signal_if_due(agent, mono)
             if agent.kill_after is not None and agent.verdict is None:
                 self.sleep_until = min(self.sleep_until, agent.kill_after)

@@ -84,6 +84,82 @@ def test_a_storm_of_forks_out_of_its_session_is_ended_by_its_bound(fleet: Fleet)
     ] == []
 
 
+def runs(mark: int) -> list[int]:
+    """The pids of every `sleep MARK`."""
+    found = psutil.process_iter(["cmdline"])
+    return [each.pid for each in found if each.info["cmdline"] == ["sleep", str(mark)]]
+
+
+class Daemon:
+    """An agent's grandchild that leaves session and environment, and whose parent ends before the agent does:
+    nothing that the kernel still tells says whose it is."""
+
+    def __init__(self, fleet: Fleet, number: int) -> None:
+        self.fleet = fleet
+        self.mark = 700_000 + 10 * os.getpid() + number
+        between = f"setsid env -i sleep {self.mark} & until [ -e {fleet.scratch}/seen ]; do sleep 0.02; done"
+        self.job_id = fleet.script(f"({between}) & until [ -e {fleet.scratch}/go ]; do sleep 0.02; done")
+        fleet.until_state(self.job_id, "running")
+        until(lambda: runs(self.mark))
+        self.pid = runs(self.mark)[0]
+
+    def let_a_look_see_it(self) -> None:
+        run = Path(self.fleet.home.run)
+        until(lambda: [file for file in run.glob("*.outside") if f"{self.pid} " in file.read_text()])
+        parent = psutil.Process(self.pid).ppid()
+        (self.fleet.scratch / "seen").touch()
+        until(lambda: psutil.Process(self.pid).ppid() != parent)
+
+    def end(self) -> None:
+        (self.fleet.scratch / "go").touch()
+
+
+def test_a_daemon_that_was_seen_is_ended_with_its_attempt(fleet: Fleet) -> None:
+    """142 browsers and servers with PPID 1 held 56 GB."""
+    fleet.configure("[limits]\nmax_running = 1\n")
+    with fleet.supervised():
+        daemon = Daemon(fleet, 1)
+        beside = fleet.script(f"! kill -0 {daemon.pid} && echo free >> {fleet.scratch}/slot")
+        daemon.let_a_look_see_it()
+        daemon.end()
+        fleet.until_state(daemon.job_id, "succeeded")
+        assert runs(daemon.mark) == []
+        fleet.until_state(beside, "succeeded")
+    assert fleet.lines("slot") == ["free"]
+    assert [path.name for path in Path(fleet.home.run).iterdir()] == ["null.payload"]
+
+
+def test_a_daemon_that_an_earlier_supervisor_has_seen_is_ended_too(fleet: Fleet) -> None:
+    """The same after the supervisor was killed: its orphans went to init."""
+    first = fleet.start()
+    daemon = Daemon(fleet, 2)
+    daemon.let_a_look_see_it()
+    first.kill()
+    first.wait()
+    # Somebody has that pid now: what the kernel says of it differs from what was written down.
+    bystander = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    (outside,) = Path(fleet.home.run).glob("*.outside")
+    outside.write_text(f"{bystander.pid} 1\n" + outside.read_text())
+    try:
+        with fleet.supervised():
+            daemon.end()
+            fleet.until_state(daemon.job_id, "succeeded")
+            assert runs(daemon.mark) == []
+            assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_a_daemon_is_seen_at_the_latest_before_its_agent_is_ended(fleet: Fleet) -> None:
+    """Killing the pid alone let the agent's own live on for an hour."""
+    with fleet.supervised():
+        daemon = Daemon(fleet, 3)
+        fleet.clawq("cancel", daemon.job_id)
+        fleet.until_state(daemon.job_id, "cancelled")
+        assert runs(daemon.mark) == []
+
+
 def test_escape_sequences_reach_no_terminal(fleet: Fleet) -> None:
     """Output that clears the screen of whoever reads it, or names its window."""
     job_id = fleet.script(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,10 @@ from hypothesis import strategies as st
 
 from clawq.host import footprint, platform, processes
 from clawq.host.footprint import Usage, measure, trees
+from clawq.paths import Home
 from clawq.rules.footprint import grown_beyond
+from clawq.supervisor.agents import Agent, outside_file
+from clawq.supervisor.look import left_over
 from tests.waiting import until
 
 needs_linux = pytest.mark.skipif(not platform.LINUX, reason="macOS does not tell it")
@@ -299,6 +303,16 @@ class Machine:
             inside |= more
 
 
+def remembered(machine: Machine, told: dict[int, set[int]]) -> dict[int, int]:
+    """{session: token} of those that were told outside of their agent's session, and live."""
+    return {
+        machine.session[pid]: token
+        for token, pids in told.items()
+        for pid in pids
+        if pid in machine.session and machine.session[pid] != machine.leaders[token]
+    }
+
+
 def moves(*kinds: str) -> st.SearchStrategy[list[tuple[str, int]]]:
     return st.lists(st.tuples(st.sampled_from(kinds), st.integers(0, 10_000)), max_size=60)
 
@@ -326,6 +340,126 @@ def test_with_ends_nobody_gets_anothers_and_no_child_of_the_living_is_missed(
         assert machine.below(leader) <= told[token]
         assert {machine.origin[pid] for pid in told[token]} == {token}
     assert sum(map(len, told.values())) == len(set().union(*told.values()))
+
+
+@given(st.integers(1, 3), st.lists(moves("fork", "fork", "setsid", "end"), max_size=5))
+def test_whoever_a_look_has_seen_outside_is_found_again_with_all_that_came_of_it(
+    agents: int, played: list[list[tuple[str, int]]]
+) -> None:
+    machine = Machine(agents)
+    told: dict[int, set[int]] = {}
+    for some in played:
+        machine.play(some)
+        known = remembered(machine, told)
+        seen = {pid for pids in told.values() for pid in pids if pid in machine.session}
+        found = trees(machine.leaders, machine.session, machine.parent.get, known=known)
+        told = {token: set(pids) for token, pids in found.items()}
+        assert seen <= set().union(*told.values())
+        for token, pids in told.items():
+            assert {machine.origin[pid] for pid in pids} <= {token}
+
+
+class Mac:
+    """What macOS's kernel tells of these: {pid: (parent, session, start in s)}."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, table: dict[int, tuple[int, int, int]]) -> None:
+        self.table = table
+        monkeypatch.setattr(platform, "LINUX", False)
+        monkeypatch.setattr(platform, "all_pids", lambda: list(self.table))
+        monkeypatch.setattr(platform, "usage_of", lambda pid: (0, 0))
+        monkeypatch.setattr(platform, "_sysctl", lambda name: self.kinfo(name[3]))
+        monkeypatch.setattr(os, "getsid", self.getsid)
+        monkeypatch.setattr(os, "getpgid", self.getsid)
+
+    def kinfo(self, pid: int) -> bytes:
+        """A struct kinfo_proc by its layout: p_starttime first, p_stat (2 = SRUN) at 36, e_ppid at 560."""
+        if pid not in self.table:
+            return b""
+        parent, _, started = self.table[pid]
+        raw = bytearray(648)
+        struct.pack_into("<qi", raw, 0, started, 250_000)
+        raw[36] = 2
+        struct.pack_into("<i", raw, 560, parent)
+        return bytes(raw)
+
+    def getsid(self, pid: int) -> int:
+        if pid not in self.table:
+            raise ProcessLookupError
+        return self.table[pid][1]
+
+
+def test_macos_finds_again_what_a_look_has_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No subreaper and no environment of others: once 60 has ended, nothing but memory tells whose 70 is."""
+    mac = Mac(
+        monkeypatch, {1: (0, 1, 5), 50: (9, 50, 20), 60: (50, 50, 21), 70: (60, 70, 22), 90: (1, 90, 6)}
+    )
+    seen = measure({7: 50})[7].outside
+    assert seen == (processes.Process(70, "22.250000"),)
+    del mac.table[60]
+    mac.table |= {70: (1, 70, 22), 71: (70, 71, 30)}
+    assert measure({7: 50})[7].outside == ()
+    assert [each.pid for each in measure({7: 50}, {7: seen})[7].outside] == [70, 71]
+    del mac.table[50]
+    agent = an_agent(50, seen)
+    assert sorted(process.pid for process in left_over(agent, set())) == [70, 71]
+    del mac.table[70]
+    assert [process.pid for process in left_over(agent, set())] == [71]
+
+
+def test_macos_leaves_alone_whoever_has_that_pid_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pid that was used again: an unrelated process was signalled."""
+    mac = Mac(monkeypatch, {1: (0, 1, 5), 70: (1, 70, 40), 71: (70, 70, 41)})
+    agent = an_agent(50, (processes.Process(70, "22.250000"),))
+    assert left_over(agent, set()) == []
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    signalled: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: signalled.append(pid))
+    processes.send_all(agent.outside, signal.SIGKILL)
+    assert signalled == []
+    mac.table[70] = (1, 70, 22)
+    processes.send_all(agent.outside, signal.SIGKILL)
+    assert signalled == [70]
+
+
+def an_agent(leader: int, outside: tuple[processes.Process, ...]) -> Agent:
+    """One whose shell was `leader`, of this supervisor."""
+    return Agent(
+        token=7,
+        job_id=1,
+        number=1,
+        kind="default",
+        log="",
+        lease_ms=1,
+        grace_ms=1,
+        timeout_ms=1,
+        heartbeat="process",
+        deadline_at=None,
+        started=0,
+        last_sign=0,
+        owned=True,
+        pid=leader,
+        probe=None,
+        outside=outside,
+    )
+
+
+def test_what_was_seen_is_kept_for_the_next_supervisor(home: Home) -> None:
+    os.makedirs(home.run)
+    seen = (processes.Process(70, "22.250000"), processes.Process(71, "8812"))
+    an_agent(50, ()).remember(seen, home)
+    next_one = an_agent(50, ())
+    next_one.recall(home)
+    assert next_one.outside == seen
+    Path(outside_file(home, 7)).write_bytes(b"70 22.250000\n4444444444444 1\n\xff 1\n71\n\n-1 5\n72 9 9\n")
+    next_one.recall(home)
+    assert next_one.outside == seen[:1]
+
+
+def test_what_cannot_be_kept_is_remembered_all_the_same(home: Home) -> None:
+    """A run folder that cannot be written."""
+    agent = an_agent(50, ())
+    agent.remember((processes.Process(70, "1"),), home)
+    assert agent.outside == (processes.Process(70, "1"),)
 
 
 def test_a_member_of_a_leaderless_session_whose_parent_adopts_orphans() -> None:
