@@ -30,7 +30,7 @@ SELECT EXISTS (SELECT 1 FROM tally WHERE state = 'queued');
 SELECT j.id, j.band, j.tenant, j.kind, j.needs, j.exclusive, j.root_id, a.claimed_at,
     iif(a.timeout_ms > 0, min(a.claimed_at + a.timeout_ms, coalesce(j.deadline_at, 9e15)), j.deadline_at), j.token
 FROM jobs j INDEXED BY jobs_active CROSS JOIN attempts a ON a.token = j.token
-WHERE j.state IN ('starting', 'running', 'waiting');
+WHERE j.token IS NOT NULL;
 
 -- name: pauses
 -- A handful of rows at most.

@@ -26,7 +26,7 @@ GROUP BY t.band, t.tenant, t.kind ORDER BY t.band, t.tenant, t.kind;
 SELECT j.id AS job_id, j.kind, j.state, j.tenant, j.needs, j.exclusive, j.cancel_at,
     a.number AS attempt, a.pid, a.claimed_at, a.started_at, a.lease_ms, a.lease_until, a.log
 FROM jobs j INDEXED BY jobs_active CROSS JOIN attempts a ON a.token = j.token
-WHERE j.state IN ('starting', 'running', 'waiting') ORDER BY j.id;
+WHERE j.token IS NOT NULL ORDER BY j.id;
 
 -- name: refused_lanes
 -- Lanes whose head was refused, with all that wait in them and the head itself: one seek for each.
@@ -112,13 +112,14 @@ ORDER BY run_after, id LIMIT :limit;
 
 -- name: set_aside
 -- Held or unknown jobs: what waits for a person, the longest first.
-SELECT id FROM jobs INDEXED BY jobs_aside WHERE state IN ('held', 'unknown', 'scheduled') AND state = :state
+SELECT id FROM jobs INDEXED BY jobs_aside
+WHERE token IS NULL AND ended_at IS NULL AND state <> 'queued' AND state = :state
     AND (:kind IS NULL OR kind = :kind) AND (:tenant IS NULL OR tenant = :tenant)
 ORDER BY id LIMIT :limit;
 
 -- name: under_way
 -- Starting, running or waiting jobs, the latest first.
-SELECT id FROM jobs INDEXED BY jobs_active WHERE state IN ('starting', 'running', 'waiting') AND state = :state
+SELECT id FROM jobs INDEXED BY jobs_active WHERE token IS NOT NULL AND state = :state
     AND (:kind IS NULL OR kind = :kind) AND (:tenant IS NULL OR tenant = :tenant)
 ORDER BY id DESC LIMIT :limit;
 

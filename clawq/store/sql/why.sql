@@ -27,7 +27,7 @@ ORDER BY since, scope, name;
 -- name: holders
 -- Who is under way: a few rows, looked through for those that hold what the job needs.
 SELECT id, kind, tenant, needs, exclusive, root_id, started_at FROM jobs INDEXED BY jobs_active
-WHERE state IN ('starting', 'running', 'waiting') ORDER BY id;
+WHERE token IS NOT NULL ORDER BY id;
 
 -- name: reservations
 -- Heads that were promised what they have reserved, the earliest first; one row a lane.
