@@ -10,7 +10,7 @@ _clawq() {
     if [[ $cur == "=" ]]; then cur=""; fi
     if (( COMP_CWORD > 1 )); then verb=${COMP_WORDS[1]}; fi
     case "$verb" in
-        effect|config)
+        effect|config|service)
             if (( COMP_CWORD > 2 )); then verb="$verb ${COMP_WORDS[2]}"; fi ;;
     esac
     if [[ $verb == enqueue || $verb == add ]]; then
@@ -103,9 +103,12 @@ _clawq() {
         "effect begin --scope") COMPREPLY=( $(compgen -W "job tenant" -- "$cur") ); return ;;
         "effect done --scope") COMPREPLY=( $(compgen -W "job tenant" -- "$cur") ); return ;;
         "effect fail --scope") COMPREPLY=( $(compgen -W "job tenant" -- "$cur") ); return ;;
+        "service install --user") return ;;
+        "service show --for") return ;;
+        "service show --user") return ;;
     esac
     case "$verb" in
-        "") words="enqueue add run stop status list show why logs wait dead unknown retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect config backup restore --version -h --help" ;;
+        "") words="enqueue add run stop status list show why logs wait dead unknown retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect config service backup restore --version -h --help" ;;
         "enqueue") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "add") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "run") words="--until-idle --observe --standby -h --help" ;;
@@ -140,6 +143,11 @@ _clawq() {
         "config check") words="--json -h --help" ;;
         "config show") words="--overload --json -h --help" ;;
         "config path") words="--json -h --help" ;;
+        "service") words="install uninstall status show -h --help" ;;
+        "service install") words="--daemon --user --force --dry-run --json -h --help" ;;
+        "service uninstall") words="--daemon --dry-run --json -h --help" ;;
+        "service status") words="--daemon --json -h --help" ;;
+        "service show") words="--for --daemon --user -h --help" ;;
         "backup") words="--force --json -h --help" files=yes ;;
         "restore") words="--json -h --help" files=yes ;;
     esac

@@ -59,6 +59,7 @@ SECTIONS = {
     },
     "Set up and keep": {
         "config": "clawq.cli.config",
+        "service": "clawq.cli.service",
         "backup": "clawq.cli.backup",
         "restore": "clawq.cli.backup",
     },
@@ -75,6 +76,9 @@ HOT = {
 
 # The class has a public name in some versions of Typer only, its descendant in all.
 _PARSE_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
+GROUPS = ("config", "service")
+"""Commands of commands."""
 
 INTERRUPTED = 130
 
@@ -149,8 +153,8 @@ def _load(name: str) -> Any:
         return TyperCommand(name, help=HOT[name])
     module = importlib.import_module(MODULES[name])
     own = typer.Typer(add_completion=False, rich_markup_mode=None)
-    if name == "config":
-        own = module.config_app
+    if name in GROUPS:
+        own = getattr(module, f"{name}_app")
         own.info.cls = Group
     elif hasattr(module, "register"):
         module.register(own)
@@ -159,7 +163,7 @@ def _load(name: str) -> Any:
     for each in own.registered_commands:
         each.cls = Command
     built: Any = typer.main.get_command(own)
-    if name != "config":
+    if name not in GROUPS:
         built = getattr(built, "commands", {}).get(name, built)
     built.name = name
     return built

@@ -23,6 +23,7 @@ DOCUMENTS += [
         "operations",
         "overload",
         "results",
+        "service",
         "state-machine",
     )
 ]
