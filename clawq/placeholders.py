@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 NAMES = ("payload", "payload_file", "job_id", "attempt", "field:NAME")
+NOTICE_NAMES = ("text", "reason", "kind", "state", "job_id", "tenant")
+"""Those of a ``notify``."""
 
 _PLACEHOLDER = re.compile(r"\{\{([a-z_]+(?::[^{}]*)?)\}\}|(?<!\$)\{([a-z_]+(?::[^{}]*)?)\}")
 _SHELLS = frozenset({"sh", "ash", "bash", "dash", "fish", "ksh", "mksh", "zsh"})
@@ -26,10 +28,12 @@ def used(argument: str) -> list[str]:
     return [name for _, name in _PLACEHOLDER.findall(argument) if name]
 
 
-def is_known(name: str) -> bool:
+def is_known(name: str, names: Sequence[str] = NAMES) -> bool:
     """Whether `name`, as used() gives it, is one that fill() can replace."""
     word, colon, field = name.partition(":")
-    return bool(field) if word == "field" else not colon and word in NAMES
+    if word == "field":
+        return bool(field) and "field:NAME" in names
+    return not colon and word in names
 
 
 def in_shell_script(argv: Sequence[str]) -> Iterator[tuple[int, str]]:

@@ -99,6 +99,18 @@ class Host:
         self.retry_after_ms: int = body["retry_after_ms"]
 
 
+class Alerts:
+    """``[alerts]``: when something needs a person, and the command that tells one."""
+
+    __slots__ = ("notify", "oldest_age_ms", "quiet_ms")
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.oldest_age_ms: int = body["oldest_age_ms"]
+        self.quiet_ms: int = body["quiet_ms"]
+        self.notify: list[str] | None = body["notify"]
+        """With its placeholders."""
+
+
 class Resource:
     """``[resources.NAME]``: a semaphore; ``min_free_mb`` (None: no floor) is asked on top of the host's.
 
@@ -163,6 +175,7 @@ class Kind:
         "mcp",
         "name",
         "needs",
+        "notify",
         "on_busy",
         "on_full",
         "on_lost",
@@ -211,6 +224,8 @@ class Kind:
         """The probe to ask about an unknown job, with its placeholders."""
         self.mcp: bool = _first(layers, "mcp")
         """Whether `clawq mcp` offers it."""
+        self.notify: list[str] | None = _first(layers, "notify")
+        """Told of its jobs that are dead, unknown or expired; None: ``[alerts]`` is."""
         self.classify: str = _first(layers, "classify")
         """Which reader looks at its output: none, claude or codex."""
         self.errors = tuple(ErrorPattern(each) for each in _first(layers, "errors") or ())
@@ -238,6 +253,7 @@ class Settings:
         "_kinds",
         "_seen",
         "_tenants",
+        "alerts",
         "budgets",
         "env",
         "host",
@@ -250,6 +266,7 @@ class Settings:
         self.mode: Literal["enforce", "observe"] = body["mode"]
         self.limits = Limits(body["limits"])
         self.host = Host(body["host"])
+        self.alerts = Alerts(body["alerts"])
         self.resources = {name: Resource(name, each) for name, each in body["resources"].items()}
         self.budgets = {name: Budget(name, each) for name, each in body["budgets"].items()}
         self.env: dict[str, str] = body["env"]

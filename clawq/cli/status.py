@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clawq import job
+from clawq import health, job
 from clawq.cli import desk, params, words
 from clawq.errors import UsageError
 from clawq.store import accounts, views
 
 if TYPE_CHECKING:
-    from clawq.cli.desk import Desk
     from clawq.cli.render import Page
     from clawq.settings import Settings
 
@@ -76,8 +75,18 @@ def look() -> Document:
         document["host"] = _host(settings, here.home.data)
         document["now"] = here.now
         document["ever"] = here.db is not None
-        document["alerts"] = _alerts(document, broken)
-        _add_silence(document, here)
+        health.add_silence(document, here.home.logs, here.now)
+        found = health.alarms(
+            here.db,
+            settings,
+            document,
+            here.now,
+            broken=broken,
+            pid=supervisor["pid"],
+            silent_ms=int(1000 * (supervisor["last_tick_age_s"] or 0)),
+            ticking=supervisor["running"],
+        )
+        document["alerts"] = [alert._asdict() for alert in found]
     return document
 
 
@@ -94,7 +103,7 @@ PUBLIC = (
     "host",
     "alerts",
 )
-_PRIVATE = {"running": ("log", "exclusive", "cancel_at"), "waiting_on": ("job_id",)}
+_PRIVATE = {"running": ("log", "worked_at", "exclusive", "cancel_at"), "waiting_on": ("job_id",)}
 _PRIVATE_HOST = ("min_free_mb", "min_free_disk_mb", "max_pressure")
 
 
@@ -141,47 +150,3 @@ def _host(settings: Settings, folder: str) -> Document:
 
 def _gate(value: int | str | None) -> int | None:
     return value if isinstance(value, int) else None
-
-
-def _add_silence(document: Document, here: Desk) -> None:
-    """``quiet_s``: since the agent last wrote anything. One stat for each job that runs."""
-    for row in document["running"]:
-        try:
-            written = os.stat(os.path.join(here.home.logs, row["log"])).st_mtime
-        except OSError:
-            continue
-        row["quiet_s"] = max(0.0, round(here.now / 1000 - written, 1))
-
-
-def _alerts(document: Document, broken: str | None) -> list[Document]:
-    """[{reason, text}]: what somebody should know, the worst first."""
-    counts, supervisor = document["counts"], document["supervisor"]
-    found: list[tuple[str, str]] = []
-    if broken:
-        found.append(("config", broken))
-    waiting = counts[job.QUEUED] + counts[job.SCHEDULED]
-    pid = supervisor["pid"]
-    if pid is not None and not supervisor["running"]:
-        silent = words.short(supervisor["last_tick_age_s"])
-        text = f"the supervisor has been silent for {silent}: end it with `kill -9 {pid}`, its agents live on"
-        found.append(("supervisor_silent", text))
-    elif pid is None and (waiting or document["running"]):
-        what = f"{words.jobs(waiting)} waiting" if waiting else "agents running"
-        found.append(("no_supervisor", f"{what}, and no supervisor: start one with `clawq run`"))
-    if counts[job.UNKNOWN]:
-        text = f"{words.jobs(counts[job.UNKNOWN])} with an outcome nobody knows: see `clawq unknown`"
-        found.append(("unknown", text))
-    for row in document["waiting_on"]:
-        if row["reason"] == "never_fits":
-            ask = f"`clawq why {row['job_id']}` says what is missing"
-            text = f"{words.jobs(row['jobs'])} can never start with this clawq.toml: {ask}"
-            found.append(("never_fits", text))
-    for pause in document["pauses"]:
-        what = "everything" if pause["scope"] == "all" else f"{pause['scope']} {pause['name']}"
-        since = words.short((document["now"] - pause["since"]) / 1000)
-        lift = views.resume_command(pause["scope"], pause["name"])
-        found.append(("paused", f"{what} is paused, for {since}: `{lift}`"))
-    if counts[job.HELD]:
-        text = f"{words.jobs(counts[job.HELD])} held for a person: see `clawq list --state held`"
-        found.append(("held", text))
-    return [{"reason": reason, "text": text} for reason, text in found]

@@ -34,7 +34,8 @@ def draw(document: Document) -> Page:
         page.items("budgets", _budgets(document["budgets"]))
     for number, alert in enumerate(document["alerts"]):
         label = "" if number else "alerts"
-        page.pair(label, (alert["text"], WAITS if alert["reason"] in PERSONS else BAD))
+        style = WAITS if alert["reason"] in PERSONS else BAD
+        page.pair(label, (alert["text"], style), (f": {alert['fix']}", QUIET))
     _draw_tables(page, document)
     return page
 

@@ -11,6 +11,7 @@ from clawq import job, when
 from clawq.cli import write_error
 from clawq.errors import NoSuchJob, Refused, UsageError, WrongState
 from clawq.options import near
+from clawq.rules.spans import short as short
 
 LARGEST_ID = 2**63 - 1
 """SQLite's largest row number: no job has one above it."""
@@ -73,21 +74,6 @@ def line(text: object) -> str:
     from clawq.host.output import plain
 
     return plain(str(text)).replace("\n", " ").replace("\t", " ")
-
-
-def short(seconds: float | None) -> str:
-    """A duration for people: ``45s``, ``3m``, ``2h10m``, ``3d4h``; ``-`` for None."""
-    if seconds is None:
-        return "-"
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
-    if minutes < 60:
-        return f"{minutes}m"
-    if hours < 24:
-        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
-    return f"{days}d{hours % 24}h" if hours % 24 and days < 10 else f"{days}d"
 
 
 def ago(now: int, then: int | None) -> str:

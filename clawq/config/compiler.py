@@ -151,6 +151,7 @@ def _body(file: ClawqToml, folder: str) -> dict[str, Any]:
         "mode": file.mode,
         "limits": limits,
         "host": _keys(file.host),
+        "alerts": _keys(file.alerts),
         "resources": dict(sorted(resources.items())),
         "budgets": {name: _keys(budget) for name, budget in sorted(file.budgets.items())},
         "env": dict(file.env),
@@ -174,20 +175,20 @@ def _keys(table: BaseModel, written: bool = False) -> dict[str, Any]:
 def _warnings(body: Mapping[str, Any], lines: dict[Path, int]) -> Iterator[Problem]:
     """What is allowed and yet hardly meant."""
     yield from across.warnings_across(body, lines)
-    tables: list[tuple[Path, Mapping[str, Any]]] = [((), body)]
+    tables: list[tuple[Path, Mapping[str, Any]]] = [((), body), (("alerts",), body["alerts"])]
     tables += (
         ((section, name), each) for section in ("bands", "kinds") for name, each in body[section].items()
     )
     for path, table in tables:
-        for key in ("command", "reconcile"):
-            for index, name in placeholders.in_shell_script(table.get(key, ())):
+        for key in ("command", "reconcile", "notify"):
+            for index, name in placeholders.in_shell_script(table.get(key) or ()):
                 yield Problem(
                     line_of(lines, (*path, key, index)),
                     dotted((*path, key)),
                     f"the shell reads {{{name}}} inside a -c script as code",
                     f'write "$1" there and append "--", "{{{name}}}" to the list',
                 )
-            if table.get(key, ("",))[0].startswith("~"):
+            if (table.get(key) or ("",))[0].startswith("~"):
                 at = (*path, key, 0)
                 where = line_of(lines, at), dotted(at[:-1])
                 yield Problem(*where, "~ is not expanded", "write the whole path")

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from clawq.config.compiler import check_text, compiled_name
 from clawq.config.lines import Path
-from clawq.config.models import Band, Budget, Host, Kind, Limits, Resource, Tenant, Top
+from clawq.config.models import Alerts, Band, Budget, Host, Kind, Limits, Resource, Tenant, Top
 from clawq.config.problems import dotted, expects, quoted
 
 DEFAULT = "default"
@@ -18,7 +18,7 @@ DEFAULT = "default"
 _MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-_TABLES: dict[str, type[BaseModel]] = {"limits": Limits, "host": Host}
+_TABLES: dict[str, type[BaseModel]] = {"limits": Limits, "host": Host, "alerts": Alerts}
 _OPEN_TABLES: dict[str, type[BaseModel]] = {"bands": Band, "tenants": Tenant}
 
 

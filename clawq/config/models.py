@@ -137,13 +137,21 @@ def _names(value: object) -> list[str]:
 
 
 def _command(value: object) -> list[str]:
+    return _template(value, placeholders.NAMES)
+
+
+def _notify(value: object) -> list[str]:
+    return _template(value, placeholders.NOTICE_NAMES)
+
+
+def _template(value: object, names: Sequence[str]) -> list[str]:
     if not isinstance(value, list) or not value or not value[0]:
         raise ValueError
     for index, argument in enumerate(value):
         for name in placeholders.used(_text(argument)):
-            if not placeholders.is_known(name):
-                there_are = ", ".join(f"{{{each}}}" for each in placeholders.NAMES)
-                fix = f"{options.near(name, placeholders.NAMES)}there are {there_are}"
+            if not placeholders.is_known(name, names):
+                there_are = ", ".join(f"{{{each}}}" for each in names)
+                fix = f"{options.near(name, names)}there are {there_are}"
                 raise Said(f"unknown placeholder {{{name}}}", fix, index)
             if index == 0:
                 raise Said(
@@ -257,6 +265,11 @@ Command = Annotated[
     PlainValidator(_command),
     Expects('a list such as ["site-qa", "--payload", "{payload_file}"]'),
 ]
+Notify = Annotated[
+    list[str],
+    PlainValidator(_notify),
+    Expects('a list such as ["terminal-notifier", "-message", "{text}"]'),
+]
 VariableName = Annotated[str, PlainValidator(_variable)]
 VariableText = Annotated[str, PlainValidator(_text), Expects("text in quotes")]
 Env = Annotated[
@@ -313,6 +326,20 @@ class Host(Table):
     min_free_disk_mb: MemoryGate = _key(512, "no start while less disk is free beside the queue, in MB")
     retry_after: SomeTime = _key(
         "60s", "after the machine could not start a process: how long no other start is tried"
+    )
+
+
+class Alerts(Table):
+    """When something needs a person, and who is told."""
+
+    oldest_age: SomeTime = _key(
+        "10m", "a job that waits this long while slots are free, and nothing says why: `stuck`"
+    )
+    quiet: SomeTime = _key("15m", "a running job with neither output nor CPU time for this long: `quiet`")
+    notify: Notify | None = _key(
+        None,
+        "told of each alert, and of jobs that are dead, unknown or expired where their kind has no `notify`",
+        example=["terminal-notifier", "-message", "{text}"],
     )
 
 
@@ -417,6 +444,11 @@ class KindKeys(Table):
     env_file: FilePath | None = _key(
         None, "lines of K=V, mode 0600; read at each start, never stored", example="~/.config/agents.env"
     )
+    notify: Notify | None = _key(
+        None,
+        "run when a job of it is dead, unknown or expired; 30 s at most, once a minute for each state",
+        example=["terminal-notifier", "-message", "{kind} {state}"],
+    )
 
 
 class Band(KindKeys):
@@ -452,6 +484,7 @@ class ClawqToml(Top):
 
     limits: Limits = Limits()
     host: Host = Host()
+    alerts: Alerts = Alerts()
     resources: dict[Name, Resource] = {}
     budgets: dict[Name, Budget] = {}
     env: Env = {}

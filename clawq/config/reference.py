@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from clawq.config.explain import in_order, is_required, shown_default, toml
 from clawq.config.models import (
     BUILT_IN_RESOURCES,
+    Alerts,
     Band,
     Budget,
     Host,
@@ -87,6 +88,7 @@ def template() -> str:
         f"{_HEAD}\n{_keys(Top)}",
         f"# {_about(Limits)}\n[limits]\n{_keys(Limits)}",
         f'# {_about(Host)} "off" switches a check off.\n[host]\n{_keys(Host)}',
+        f"# {_about(Alerts)}\n[alerts]\n{_keys(Alerts)}",
         _RESOURCES
         + "".join(f"\n[resources.{name}]\n#limit = {limit}\n" for name, limit in BUILT_IN_RESOURCES.items()),
         "#[resources.anthropic]\n" + _keys(Resource),
@@ -107,6 +109,7 @@ def tables() -> str:
         ("At the top", Top, None),
         ("`[limits]`", Limits, None),
         ("`[host]`", Host, None),
+        ("`[alerts]`", Alerts, None),
         ("`[resources.NAME]`", Resource, None),
         ("`[budgets.NAME]`", Budget, None),
         ("`[bands.NAME]`", Band, own(Band)),

@@ -163,9 +163,10 @@ def close_disowned(db: apsw.Connection, now: int) -> None:
     db.execute(SQL["close_disowned"], {"now": now})
 
 
-def renew(db: apsw.Connection, beats: dict[int, int]) -> None:
-    """Renew all leases in one statement; `beats` maps a token to its last sign of life."""
-    db.execute(SQL["renew"], {"beats": json.dumps(beats)})
+def renew(db: apsw.Connection, beats: dict[int, int], worked: dict[int, int] | None = None) -> None:
+    """Renew all leases in one statement; `beats` maps a token to its last sign of life, `worked` to when it
+    was last seen to compute."""
+    db.execute(SQL["renew"], {"beats": json.dumps(beats), "worked": json.dumps(worked or {})})
 
 
 def intend_kill(db: apsw.Connection, token: int, reason: str, now: int) -> bool:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _SQL = sqlfile.load("intake")
 
 NAG_AFTER_MS = 600_000
+OLD_KEY_MS = 90_000_000
+"""A key that is asked for so long after its job ended (25 h) is no longer that of a day's slot."""
 START_WITHIN_MS = 5_000
 """Work that may not wait (``on_busy = "reject"``) and has not started after this long is expired."""
 
@@ -136,9 +138,13 @@ class Intake:
         ``ticking`` says that a supervisor is alive. Raises Refused; the transaction stays usable.
         """
         if draft.key is not None:
-            for job_id, state, deadline_at in self._rows(
+            for job_id, state, deadline_at, ended_at in self._rows(
                 "key_holder", (draft.tenant, draft.asked_kind, draft.key)
             ):
+                if state is None or (ended_at is not None and now - ended_at > OLD_KEY_MS):
+                    from clawq.store.refusals import note_old_key
+
+                    note_old_key(self.db, draft, job_id, ended_at, now)
                 return Taken("duplicate", job_id, state, deadline_at)
         return self._accept(draft, now, ticking)
 

@@ -21,8 +21,18 @@ OF_A_JOB = ("attempts", "events", "deferrals", "probes")
 """Tables whose rows belong to a job and go with it."""
 OWN_NUMBER = ("events", "effects")
 """Their `id` is nobody's concern and made anew."""
-MEASURED = ("spends", "cooldowns", "streaks", "footprints", "refusals", "observed", "turns")
-"""What was measured and spent: the newer figures are the true ones."""
+MEASURED = (
+    "spends",
+    "cooldowns",
+    "streaks",
+    "footprints",
+    "refusals",
+    "observed",
+    "turns",
+    "old_keys",
+    "notices",
+)
+"""What was measured, spent and told: the newer figures are the true ones."""
 _JOB_NUMBERS = ("job_id", "parent_id", "root_id")
 UNREADABLE_GAP = 1_000
 """Numbers left out where nobody can read how far the replaced database had come."""

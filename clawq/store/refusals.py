@@ -109,6 +109,23 @@ def observe(db: apsw.Connection, refused: Refused, draft: "Draft", now: int) -> 
         pass
 
 
+def note_old_key(db: apsw.Connection, draft: "Draft", job_id: int, ended_at: int | None, now: int) -> None:
+    """Remember, for an alert, that a key still answers `duplicate`: one write for a kind in ten minutes."""
+    values = {
+        "tenant": draft.tenant,
+        "kind": draft.asked_kind,
+        "key": draft.key,
+        "job_id": job_id,
+        "ended_ms": None if ended_at is None else now - ended_at,
+        "now": now,
+    }
+    try:
+        if not db.execute(_SQL["old_key_noted"], values).fetchall():
+            db.execute(_SQL["note_old_key"], values)
+    except apsw.SQLError:
+        pass
+
+
 def first_to_nag(db: apsw.Connection, today: str) -> bool:
     """Whether nobody has nagged on the day `today` yet; from then on somebody has. Never an error."""
     won = []

@@ -153,6 +153,7 @@ CREATE TABLE attempts (
                                                        -- retry_after_ms and error
     peak_mb      INTEGER,
     peak_procs   INTEGER,
+    worked_at    INTEGER,                              -- when its tree was last seen to use CPU time
     log          TEXT    NOT NULL,
     UNIQUE (job_id, number),
     CHECK ((ended_at IS NULL) = (outcome IS NULL))
@@ -321,6 +322,28 @@ CREATE TABLE refusals (
     count   INTEGER NOT NULL,
     last_at INTEGER NOT NULL,
     PRIMARY KEY (reason, kind, tenant)
+) STRICT, WITHOUT ROWID;
+
+-- Keys that answered `duplicate` long after their job had ended: the last of each kind and tenant.
+CREATE TABLE old_keys (
+    tenant   TEXT    NOT NULL,
+    kind     TEXT    NOT NULL,
+    key      TEXT    NOT NULL,
+    job_id   INTEGER NOT NULL,
+    ended_ms INTEGER,                                  -- before the answer; NULL: the job is pruned
+    at       INTEGER NOT NULL,
+    PRIMARY KEY (tenant, kind)
+) STRICT, WITHOUT ROWID;
+
+-- What people were told by `notify`, so that no restart tells it again. `about` is a kind and `word` a state, seen
+-- up to the job (seen_at, seen_id); or `word` is an alert's reason and `about` what it is about, last seen at seen_at.
+CREATE TABLE notices (
+    word    TEXT    NOT NULL,
+    about   TEXT    NOT NULL,
+    seen_at INTEGER NOT NULL,
+    seen_id INTEGER NOT NULL DEFAULT 0,
+    told_at INTEGER NOT NULL,
+    PRIMARY KEY (word, about)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER jobs_new AFTER INSERT ON jobs BEGIN

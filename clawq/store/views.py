@@ -61,7 +61,8 @@ def status(db: apsw.Connection | None, settings: Settings, now: int) -> Row:
     """What ``status`` says of the queue: ``counts``, ``depth``, ``running``, ``waiting_on``, ``refused``,
     ``resources``, ``budgets``, ``observed``, and ``pauses`` besides.
 
-    A row of ``running`` also carries ``log`` (the file's bare name), ``exclusive`` and ``cancel_at``.
+    A row of ``running`` also carries ``log`` (the file's bare name), ``worked_at``, ``exclusive`` and
+    ``cancel_at``.
     None for `db` is a queue that nothing was ever put into.
     """
     if db is None:
@@ -145,6 +146,7 @@ def _running(row: Row, now: int) -> Row:
         "quiet_s": None,
         "needs": names(row["needs"]),
         "log": row["log"],
+        "worked_at": row["worked_at"],
         "exclusive": row["exclusive"],
         "cancel_at": row["cancel_at"],
     }

@@ -55,6 +55,10 @@ class Agent:
     tells whose they are."""
     used: tuple[int, int] | None = None
     """(processes, MiB) of its whole tree at the last look."""
+    cpu: tuple[int, int] | None = None
+    """(CPU time in ms, when) of its whole tree at the last look."""
+    worked_at: int | None = None
+    """When it was last seen to use CPU time, epoch ms."""
     peak_procs: int = 0
     peak_mb: int = 0
     max_procs: int | None = None

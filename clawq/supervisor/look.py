@@ -14,6 +14,7 @@ from clawq.host import agent as host_agent
 from clawq.host import attempt_file, footprint, platform, processes
 from clawq.paths import Home
 from clawq.rules import liveness
+from clawq.rules.alerts import worked
 from clawq.rules.footprint import grown_beyond
 from clawq.supervisor.agents import Agent, job_files
 from clawq.supervisor.end import KILL_AGAIN_MS
@@ -91,13 +92,16 @@ def _look_at(agent: Agent, home: Home, findings: Findings, wall: int, mono: int)
             findings.again_at(max(mono + 1, liveness.next_check(*clocks)))
 
 
-def measure_trees(agents: Iterable[Agent], home: Home, findings: Findings) -> None:
+def measure_trees(agents: Iterable[Agent], home: Home, findings: Findings, wall: int, mono: int) -> None:
     """What each agent's tree uses now; those that have outgrown their kind's bounds are overdue."""
     alive = {agent.token: agent for agent in agents if agent.verdict is None}
     for token, usage in _survey(alive.values()).items():
         agent = alive[token]
         agent.remember(usage.outside, home)
         agent.used = (usage.procs, usage.mb)
+        if agent.cpu is not None and worked(usage.cpu_ms, agent.cpu[0], mono - agent.cpu[1]):
+            agent.worked_at = wall
+        agent.cpu = (usage.cpu_ms, mono)
         agent.peak_procs = max(agent.peak_procs, usage.procs)
         agent.peak_mb = max(agent.peak_mb, usage.mb)
         over = grown_beyond(usage.procs, usage.mb, agent.max_procs, agent.max_mb)

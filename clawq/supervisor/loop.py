@@ -312,7 +312,7 @@ class Supervisor:
         if not agents:
             return
         if mono >= self.look_at_trees:
-            measure_trees(agents.values(), self.home, findings)
+            measure_trees(agents.values(), self.home, findings, wall_ms(), mono)
             self.look_at_trees = mono + TREES_MS
         self.sleep_until = min(self.sleep_until, self.look_at_trees)
 

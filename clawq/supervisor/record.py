@@ -149,7 +149,8 @@ def _intend_kill(state: State, agent: Agent, reason: str, written: Written, now:
 
 def _renew_leases(state: State, written: Written, now: int, mono: int) -> None:
     beats = {agent.token: now - (mono - agent.last_sign) for agent in state.agents.values()}
-    attempts.renew(state.db, beats)
+    worked = {agent.token: at for agent in state.agents.values() if (at := agent.worked_at) is not None}
+    attempts.renew(state.db, beats, worked)
     still = {row.token for row in attempts.live(state.db)} | {agent.token for agent in written.gone}
     written.disowned += [agent for token, agent in state.agents.items() if token not in still]
     written.renewed = True

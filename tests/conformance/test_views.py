@@ -198,6 +198,7 @@ class TestList:
             "mode": "enforce",
             "limits": dict.fromkeys(DEFAULTS.limits.__slots__, 1),
             "host": dict.fromkeys(DEFAULTS.host.__slots__, 1),
+            "alerts": dict.fromkeys(DEFAULTS.alerts.__slots__, 1),
             "resources": {},
             "budgets": {},
             "env": {},

@@ -33,7 +33,7 @@ BUDGETS = '[budgets.tokens]\nlimit = 100\nper = "1m"\nper_tenant = 40\n'
 ONE_BY_ONE = {
     "[limits]\nmax_runing = 3": ":2: limits.max_runing: unknown key: did you mean max_running?",
     "lmits = 3": ":1: lmits: unknown key: did you mean limits?",
-    "zzz = 3": ":1: zzz: unknown key: expected one of mode, limits, host, resources, budgets, env, bands, "
+    "zzz = 3": ":1: zzz: unknown key: expected one of mode, limits, host, alerts, resources, budgets, env, bands, "
     "tenants, kinds",
     '[kinds."site.qa"]\nlease = "1m"\nmax_atempts = 3': (
         ':3: kinds."site.qa".max_atempts: unknown key: did you mean max_attempts?'

@@ -47,8 +47,8 @@ WHERE token IN (
     WHERE a.ended_at IS NULL AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id = a.job_id AND j.token = a.token));
 
 -- name: renew
--- One statement for all: `beats` is {token: time of its last sign of life}.
-UPDATE attempts SET lease_until = b.value + lease_ms
+-- One statement for all: `beats` is {token: time of its last sign of life}, `worked` {token: when it last used CPU time}.
+UPDATE attempts SET lease_until = b.value + lease_ms, worked_at = coalesce(:worked ->> ('$.' || b.key), worked_at)
 FROM json_each(:beats) b WHERE attempts.token = CAST(b.key AS INTEGER) AND ended_at IS NULL;
 
 -- name: intend_kill

@@ -67,7 +67,7 @@ SELECT json_valid(?);
 
 -- name: key_holder
 -- Who has the dedupe key; a pruned job has left its id and no state.
-SELECT d.job_id, j.state, j.deadline_at FROM dedupe d LEFT JOIN jobs j ON j.id = d.job_id
+SELECT d.job_id, j.state, j.deadline_at, j.ended_at FROM dedupe d LEFT JOIN jobs j ON j.id = d.job_id
 WHERE d.tenant = ? AND d.kind = ? AND d.key = ?;
 
 -- name: take_key

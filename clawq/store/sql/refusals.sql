@@ -9,3 +9,13 @@ ON CONFLICT DO UPDATE SET count = count + excluded.count, last_at = excluded.las
 -- name: nag
 -- In one statement, so that of two callers one speaks.
 INSERT INTO meta VALUES ('nag_day', ?1) ON CONFLICT DO UPDATE SET value = ?1 WHERE value IS NOT ?1 RETURNING 1;
+
+-- name: old_key_noted
+-- Whether a key of this kind was noted a moment ago, which is enough: most duplicates write nothing.
+SELECT 1 FROM old_keys WHERE tenant = :tenant AND kind = :kind AND at BETWEEN :now - 600000 AND :now;
+
+-- name: note_old_key
+-- In the transaction that answers; tenants are free text, so only a thousand of them are remembered.
+INSERT INTO old_keys (tenant, kind, key, job_id, ended_ms, at)
+SELECT :tenant, :kind, :key, :job_id, :ended_ms, :now WHERE (SELECT count(*) FROM old_keys) < 1000
+ON CONFLICT DO UPDATE SET key = excluded.key, job_id = excluded.job_id, ended_ms = excluded.ended_ms, at = excluded.at;

@@ -24,7 +24,7 @@ GROUP BY t.band, t.tenant, t.kind ORDER BY t.band, t.tenant, t.kind;
 -- name: active
 -- What runs. Driven by the small index: without CROSS JOIN the planner may walk every job.
 SELECT j.id AS job_id, j.kind, j.state, j.tenant, j.needs, j.exclusive, j.cancel_at,
-    a.number AS attempt, a.pid, a.claimed_at, a.started_at, a.lease_ms, a.lease_until, a.log
+    a.number AS attempt, a.pid, a.claimed_at, a.started_at, a.lease_ms, a.lease_until, a.worked_at, a.log
 FROM jobs j INDEXED BY jobs_active CROSS JOIN attempts a ON a.token = j.token
 WHERE j.token IS NOT NULL ORDER BY j.id;
 

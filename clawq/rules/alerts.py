@@ -1,0 +1,389 @@
+"""Does anything need a person? Facts that only together say that something is wrong, each with what to do.
+
+A queue that is long, a job that waits or a slot that is free is nothing by itself: what waits for a slot that
+others hold is the queue at work. What no rule of admission explains is an alert, and what waits for a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from clawq.rules.admission import HOST_REASONS
+from clawq.rules.spans import short
+
+GATE_CLOSED_MS = 1_800_000
+"""A gate that is closed for this long does not open by itself."""
+FULL_FOR_MS = 60_000
+"""A burst fills the queue for a moment: what waits has to have waited for this long."""
+KEY_ANSWERED_WITHIN_MS = 2 * 86_400_000
+"""A key that has been answered since then still is: the producer has not been mended."""
+TREND_MS = 1_800_000
+"""How much of the past a trend is read from."""
+TREND_SAMPLES = 9
+GROWN = 1.25
+SLOWER = 1.5
+FLAT = 0.1
+FEW = 5
+"""Fewer jobs than these make no trend."""
+
+PERSONS = frozenset({"paused", "held"})
+"""A person's own doing: shown, and nobody has to be called."""
+
+
+class Alert(NamedTuple):
+    """``reason`` is a fixed word; ``text`` says what is wrong, ``fix`` what to do about it."""
+
+    reason: str
+    text: str
+    fix: str
+
+    @property
+    def needs_person(self) -> bool:
+        return self.reason not in PERSONS
+
+    @property
+    def line(self) -> str:
+        return f"{self.text}: {self.fix}"
+
+
+class Waiting(NamedTuple):
+    """The oldest unexpired job of a tenant, band and kind, and what its lane answers with."""
+
+    job_id: int
+    kind: str
+    tenant: str
+    age_ms: int
+    reason: str | None
+
+
+class Active(NamedTuple):
+    """A job under way. ``quiet_ms``: neither output nor CPU time since; None where nobody can tell."""
+
+    job_id: int
+    kind: str
+    tenant: str
+    state: str
+    quiet_ms: int | None = None
+
+
+class Gate(NamedTuple):
+    """Lanes that are refused for this reason, the first of them for so long."""
+
+    reason: str
+    closed_ms: int
+    jobs: int
+
+
+class Repeat(NamedTuple):
+    """A key that answered `duplicate` though its job had ended long before."""
+
+    kind: str
+    tenant: str
+    key: str
+    job_id: int
+    ended_ms: int | None
+    """Before the answer; None when the job is pruned."""
+    answered_ms: int
+    """Ago."""
+
+
+class Sample(NamedTuple):
+    """The queue at one moment. ``took_ms``: execution time of what ended lately; None when nothing did."""
+
+    at: int
+    queued: int
+    oldest_age_ms: int
+    took_ms: float | None
+
+
+class Pause(NamedTuple):
+    what: str
+    since_ms: int
+    lift: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known. Ages are milliseconds; ``now`` has been taken off already."""
+
+    oldest_age_ms: int = 600_000
+    quiet_ms: int = 900_000
+    max_running: int = 8
+    most_waiting: int = 900
+    """How many may wait before an ordinary job is refused."""
+    broken: str | None = None
+    """What is wrong with clawq.toml."""
+    pid: int | None = None
+    ticking: bool = False
+    silent_ms: int = 0
+    waiting: int = 0
+    """Accepted and not started, held ones apart."""
+    held: int = 0
+    unknown: int = 0
+    active: Sequence[Active] = ()
+    oldest: Sequence[Waiting] = ()
+    gates: Sequence[Gate] = ()
+    pauses: Sequence[Pause] = ()
+    misfits: tuple[int, int] = (0, 0)
+    """Jobs that can never start, and one of them."""
+    late: Sequence[int] = ()
+    """Jobs of which a retry started after their deadline."""
+    repeats: Sequence[Repeat] = ()
+    full_resources: frozenset[str] = frozenset()
+    tenant_limits: Mapping[str, int] = field(default_factory=dict)
+    kind_limits: Mapping[str, int] = field(default_factory=dict)
+    """Those that there are."""
+    samples: Sequence[Sample] = ()
+    """The latest last."""
+
+    @property
+    def busy(self) -> int:
+        """Slots that are held: one that is blocked in `clawq wait` holds none."""
+        return sum(each.state != "waiting" for each in self.active)
+
+    @property
+    def paused(self) -> bool:
+        return any(pause.what == "everything" for pause in self.pauses)
+
+
+def alerts(facts: Facts) -> list[Alert]:
+    """All that is wrong, the worst first; last what a person has brought about."""
+    return [
+        *_config(facts),
+        *_supervisor(facts),
+        *_unknown(facts),
+        *_misfits(facts),
+        *_late(facts),
+        *_stuck(facts),
+        *_full_and_idle(facts),
+        *_gates(facts),
+        *_quiet(facts),
+        *_growing(facts),
+        *_slowing(facts),
+        *_repeats(facts),
+        *_pauses(facts),
+        *_held(facts),
+    ]
+
+
+def worked(cpu_ms: int, before_ms: int, passed_ms: int) -> bool:
+    """Does a process tree do anything, by its CPU time at two looks? A timer that ticks is no work.
+
+    The sum falls when part of the tree ends, which is a sign of life too.
+    """
+    return abs(cpu_ms - before_ms) * 200 >= passed_ms
+
+
+def _config(facts: Facts) -> Iterator[Alert]:
+    if facts.broken:
+        yield Alert("config", facts.broken, "`clawq config check` shows all of it")
+
+
+def _supervisor(facts: Facts) -> Iterator[Alert]:
+    if facts.pid is not None and not facts.ticking:
+        yield Alert(
+            "supervisor_silent",
+            f"the supervisor has been silent for {_span(facts.silent_ms)}",
+            f"end it with `kill -9 {facts.pid}` and start another, its agents live on",
+        )
+    elif facts.pid is None and (facts.waiting or facts.active):
+        what = f"{_jobs(facts.waiting)} waiting" if facts.waiting else "agents running"
+        yield Alert("no_supervisor", f"{what}, and no supervisor", "start one with `clawq run`")
+
+
+def _unknown(facts: Facts) -> Iterator[Alert]:
+    if facts.unknown:
+        yield Alert(
+            "unknown",
+            f"{_jobs(facts.unknown)} with an outcome nobody knows",
+            "see `clawq unknown`, settle with `clawq reconcile`",
+        )
+
+
+def _misfits(facts: Facts) -> Iterator[Alert]:
+    jobs, job_id = facts.misfits
+    if jobs:
+        yield Alert(
+            "never_fits",
+            f"{_jobs(jobs)} can never start with this clawq.toml",
+            f"`clawq why {job_id}` says what is missing",
+        )
+
+
+def _late(facts: Facts) -> Iterator[Alert]:
+    if facts.late:
+        yield Alert(
+            "late_retry",
+            f"{_jobs(len(facts.late))} tried again after the deadline: {_ids(facts.late)}",
+            "look whether the clock was set: `clawq doctor`",
+        )
+
+
+def _stuck(facts: Facts) -> Iterator[Alert]:
+    if not facts.ticking or facts.paused or facts.busy >= facts.max_running:
+        return  # what is behind these has an alert of its own, or is the queue at work
+    old = [
+        each for each in facts.oldest if each.age_ms >= facts.oldest_age_ms and not _explained(each, facts)
+    ]
+    if old:
+        first = max(old, key=lambda each: each.age_ms)
+        free = facts.max_running - facts.busy
+        why = f" ({first.reason})" if first.reason else ""
+        slots = f"{free} of {facts.max_running} slots are free"
+        yield Alert(
+            "stuck",
+            f"job {first.job_id} has waited {_span(first.age_ms)}{why} while {slots}",
+            f"`clawq why {first.job_id}`, then start the supervisor again: `clawq stop`, `clawq run`",
+        )
+
+
+def _explained(waiting: Waiting, facts: Facts) -> bool:
+    """Does what the job waits for still hold? Reasons that cannot be told from here are believed."""
+    word, _, name = (waiting.reason or "").partition(":")
+    if word in ("", "max_running", "ramp_up"):
+        return False
+    if word == "resource":
+        return name in facts.full_resources
+    if word == "tenant_limit":
+        most = facts.tenant_limits.get(waiting.tenant)
+        return most is None or _running(facts, "tenant", waiting.tenant) >= most
+    if word == "kind_limit":
+        most = facts.kind_limits.get(waiting.kind)
+        return most is None or _running(facts, "kind", waiting.kind) >= most
+    return True
+
+
+def _running(facts: Facts, what: str, name: str) -> int:
+    return sum(getattr(each, what) == name and each.state != "waiting" for each in facts.active)
+
+
+def _full_and_idle(facts: Facts) -> Iterator[Alert]:
+    oldest = max((each.age_ms for each in facts.oldest), default=FULL_FOR_MS)
+    idle = 2 * facts.busy < facts.max_running
+    if facts.ticking and not facts.paused and idle and oldest >= FULL_FOR_MS:
+        filled = facts.waiting + facts.held
+        if filled >= facts.most_waiting:
+            free = facts.max_running - facts.busy
+            yield Alert(
+                "full_and_idle",
+                f"the queue is full ({filled} of {facts.most_waiting}) while {free} of "
+                f"{facts.max_running} slots are free",
+                "`clawq status` says what the jobs wait for, `clawq list --state scheduled` what is not due",
+            )
+
+
+_OPENS = {
+    "uid_procs": "end what else this account runs, or raise host.max_user_procs",
+    "low_memory": "free memory, or lower host.min_free_mb",
+    "memory_pressure": "free memory, or change host.max_pressure",
+    "low_disk": "free disk space: `clawq prune` removes ended jobs with their logs",
+    "spawn_failed": "the machine starts no processes: end some, then look at `ulimit -u`",
+}
+
+
+def _gates(facts: Facts) -> Iterator[Alert]:
+    for gate in facts.gates:
+        if facts.ticking and gate.reason in HOST_REASONS and gate.closed_ms >= GATE_CLOSED_MS:
+            yield Alert(
+                "gate_closed",
+                f"nothing starts for {_span(gate.closed_ms)}: {gate.reason}, {_jobs(gate.jobs)} waiting",
+                _OPENS.get(gate.reason, "`clawq status` shows the host"),
+            )
+
+
+def _quiet(facts: Facts) -> Iterator[Alert]:
+    for each in facts.active:
+        if each.state == "running" and each.quiet_ms is not None and each.quiet_ms >= facts.quiet_ms:
+            who = f"job {each.job_id} ({each.kind})"
+            yield Alert(
+                "quiet",
+                f"{who} has neither written nor computed for {_span(each.quiet_ms)}",
+                f"`clawq logs {each.job_id}`; if it hangs, `clawq cancel {each.job_id}`",
+            )
+
+
+def _growing(facts: Facts) -> Iterator[Alert]:
+    thirds = _thirds(facts.samples)
+    depth = [_mean([each.queued for each in third]) for third in thirds]
+    age = [_mean([each.oldest_age_ms for each in third]) for third in thirds]
+    if len(thirds) == 3 and _rises(depth) and _rises(age) and depth[-1] >= FEW:
+        yield Alert(
+            "growing",
+            f"more comes than is done: {depth[0]:.0f} to {depth[2]:.0f} jobs waiting, the oldest "
+            f"{_span(age[0])} to {_span(age[2])}, in {_span(_length(facts.samples))}",
+            "send less, or give it more: `clawq status` says what they wait for",
+        )
+
+
+def _slowing(facts: Facts) -> Iterator[Alert]:
+    thirds = _thirds(facts.samples)
+    if len(thirds) != 3:
+        return
+    depth = [_mean([each.queued for each in third]) for third in thirds]
+    took = [_mean([each.took_ms for each in third if each.took_ms is not None]) for third in thirds]
+    flat = max(depth) - min(depth) <= max(1.0, FLAT * max(depth))
+    if flat and min(depth) >= FEW and took[0] > 0 and took[1] >= took[0] and took[2] >= SLOWER * took[0]:
+        yield Alert(
+            "slowing",
+            f"jobs take {_span(took[2])} that took {_span(took[0])} {_span(_length(facts.samples))} ago, "
+            f"and as many wait",
+            "what they call has become slow: `clawq throttle` it, or lower its limit",
+        )
+
+
+def _thirds(samples: Sequence[Sample]) -> list[Sequence[Sample]]:
+    """The last TREND_MS in three parts of the same length; [] when there is too little of it."""
+    lately = [each for each in samples if samples[-1].at - each.at <= TREND_MS]
+    if len(lately) < TREND_SAMPLES or _length(lately) < TREND_MS * 2 // 3:
+        return []
+    part = _length(lately) / 3
+    begin = lately[0].at
+    return [[each for each in lately if min(2, int((each.at - begin) / part)) == which] for which in range(3)]
+
+
+def _length(samples: Sequence[Sample]) -> float:
+    return min(TREND_MS, samples[-1].at - samples[0].at)
+
+
+def _rises(parts: Sequence[float]) -> bool:
+    return parts[0] < parts[1] < parts[2] and parts[2] >= GROWN * parts[0]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _repeats(facts: Facts) -> Iterator[Alert]:
+    for each in facts.repeats:
+        if each.answered_ms <= KEY_ANSWERED_WITHIN_MS:
+            ended = "was pruned" if each.ended_ms is None else f"ended {_span(each.ended_ms)} before"
+            yield Alert(
+                "old_key",
+                f"key {each.key!r:.60} of {each.kind} answered duplicate {_span(each.answered_ms)} ago, and "
+                f"its job {each.job_id} {ended}",
+                "if it is to run again, put {date} or {hour} into the key",
+            )
+
+
+def _pauses(facts: Facts) -> Iterator[Alert]:
+    for pause in facts.pauses:
+        yield Alert("paused", f"{pause.what} is paused, for {_span(pause.since_ms)}", f"`{pause.lift}`")
+
+
+def _held(facts: Facts) -> Iterator[Alert]:
+    if facts.held:
+        yield Alert("held", f"{_jobs(facts.held)} held for a person", "see `clawq list --state held`")
+
+
+def _span(ms: float) -> str:
+    return short(max(0.0, ms) / 1000)
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids[:5])) + (" ..." if len(ids) > 5 else "")

@@ -1,0 +1,18 @@
+"""How long, in a word."""
+
+from __future__ import annotations
+
+
+def short(seconds: float | None) -> str:
+    """A duration for people: ``45s``, ``3m``, ``2h10m``, ``3d4h``; ``-`` for None."""
+    if seconds is None:
+        return "-"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    if minutes < 60:
+        return f"{minutes}m"
+    if hours < 24:
+        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
+    return f"{days}d{hours % 24}h" if hours % 24 and days < 10 else f"{days}d"
