@@ -1,27 +1,63 @@
 """clawq: a local queue with backpressure for AI agents."""
 
 __version__ = "0.1.0"
-__all__ = ["ClawqError", "Receipt", "Refused", "enqueue"]
+__all__ = [
+    "Busy",
+    "ClawqError",
+    "ConfigError",
+    "EffectHeld",
+    "LeaseLost",
+    "NoSuchJob",
+    "Outcome",
+    "Receipt",
+    "Refused",
+    "SideEffect",
+    "StorageError",
+    "TimedOut",
+    "Unconfirmed",
+    "UsageError",
+    "beat",
+    "effect",
+    "enqueue",
+    "enqueue_many",
+    "fail",
+    "job",
+    "spend",
+    "throttle",
+    "wait",
+]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from clawq.api import enqueue
+    from clawq.api.producing import enqueue, enqueue_many
+    from clawq.api.watching import Outcome, wait
+    from clawq.api.watching import show as job
+    from clawq.api.working import SideEffect, beat, effect, fail, spend, throttle
     from clawq.client import Receipt
-    from clawq.errors import ClawqError, Refused
+    from clawq.errors import (
+        Busy,
+        ClawqError,
+        ConfigError,
+        EffectHeld,
+        LeaseLost,
+        NoSuchJob,
+        Refused,
+        StorageError,
+        TimedOut,
+        Unconfirmed,
+        UsageError,
+    )
 else:
+    _WHERE = {
+        "clawq.api.producing": ("enqueue", "enqueue_many"),
+        "clawq.api.watching": ("Outcome", "wait"),
+        "clawq.api.working": ("SideEffect", "beat", "effect", "fail", "spend", "throttle"),
+        "clawq.client": ("Receipt",),
+    }
 
     def __getattr__(name):
         # Every `clawq` command imports this package: only whoever asks for the API loads it.
-        if name == "enqueue":
-            from clawq import api
-
-            return api.enqueue
-        if name == "Receipt":
-            from clawq import client
-
-            return client.Receipt
-        if name in ("ClawqError", "Refused"):
-            from clawq import errors
-
-            return getattr(errors, name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = next((module for module, names in _WHERE.items() if name in names), "clawq.errors")
+        return getattr(__import__(home, fromlist=[name]), name)

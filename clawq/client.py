@@ -31,11 +31,13 @@ class Receipt:
     None for a refusal and for a dry run. ``reason`` and ``retry_after_s`` belong to a refusal.
     ``degraded``: taken as its kind's ``degrade_to``, since it could not start at once.
     ``safe_to_retry``: asking again cannot make a second job. ``deadline_at`` is ISO 8601 in UTC.
+    ``error`` is the exception behind a refusal, with its message for people; it is not in the JSON.
     """
 
     __slots__ = (
         "deadline_at",
         "degraded",
+        "error",
         "job_id",
         "outcome",
         "reason",
@@ -54,6 +56,7 @@ class Receipt:
         safe_to_retry: bool = False,
         deadline_at: str | None = None,
         degraded: bool = False,
+        error: ClawqError | None = None,
     ) -> None:
         self.outcome = outcome
         self.job_id = job_id
@@ -63,6 +66,7 @@ class Receipt:
         self.retry_after_s = retry_after_s
         self.safe_to_retry = safe_to_retry
         self.deadline_at = deadline_at
+        self.error = error
 
     def __repr__(self) -> str:
         return f"Receipt({self.as_json()})"
@@ -87,15 +91,14 @@ def _json(value: str | int | None) -> str:
 
 def refusal(error: ClawqError) -> Receipt:
     """The receipt of what was not accepted."""
-    if isinstance(error, Refused):
-        seconds = error.retry_after_s
-        return Receipt(
-            "rejected",
-            reason=error.reason,
-            retry_after_s=None if seconds is None else int(seconds),
-            safe_to_retry=error.safe_to_retry,
-        )
-    return Receipt("rejected", reason=error.reason)
+    seconds = error.retry_after_s
+    return Receipt(
+        "rejected",
+        reason=error.reason,
+        retry_after_s=None if seconds is None else int(seconds),
+        safe_to_retry=error.safe_to_retry,
+        error=error,
+    )
 
 
 class Producer:

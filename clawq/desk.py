@@ -7,17 +7,20 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
 from clawq import settings as compiled
+from clawq import when
 from clawq.errors import ConfigError, NoSuchJob
 from clawq.host import instance
 from clawq.paths import TICKS_WITHIN_MS, Home, find_home
 from clawq.settings import Settings
 from clawq.store import config_row, sqlfile, views
 from clawq.store.connection import open_db, open_readonly, storage_errors
+
+_MOMENTS = frozenset({"at", "since", "run_after"})
 
 
 class Supervisor(NamedTuple):
@@ -122,3 +125,19 @@ def look_for_supervisor(home: Home, now: int) -> Supervisor:
     return Supervisor(
         silent < TICKS_WITHIN_MS, holder.pid, holder.since, holder.mode, round(silent / 1000, 1)
     )
+
+
+def with_iso(value: Any) -> Any:
+    """A document as ``--json`` prints it: every time (epoch ms inside) as ISO 8601 in UTC."""
+    if isinstance(value, dict):
+        return {
+            key: inner
+            if key == "result"  # an agent's own words
+            else when.iso(inner)
+            if isinstance(inner, int) and (key in _MOMENTS or key.endswith("_at"))
+            else with_iso(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [with_iso(inner) for inner in value]
+    return value

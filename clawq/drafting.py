@@ -8,8 +8,8 @@ import os
 
 from clawq import options
 from clawq.errors import ClawqError, UsageError
-from clawq.job import DEFAULT_KIND, DEFAULT_TENANT
 from clawq.paths import own_folder, utf8_path
+from clawq.states import DEFAULT_KIND, DEFAULT_TENANT
 from clawq.store.draft import Draft
 
 TYPE_CHECKING = False

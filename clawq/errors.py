@@ -8,14 +8,22 @@
     |-- WrongState             1   the job's state does not allow it
     |-- Refused           65 | 75  the queue's answer to a producer, with reason and retry_after_s
     |-- LeaseLost             77   inside a job: another attempt owns it now, or it has ended
+    |-- Unconfirmed           11   a side effect was begun before, and nobody knows whether it happened
+    |-- TimedOut              75   what was waited for has not ended in time
     |-- StorageError          74   disk full, database unreadable or not ours
     |-- Busy                  75   somebody else holds what this needs; try again
+    |   `-- EffectHeld        75   ... a side effect that another attempt is doing right now
     `-- ConfigError           78   clawq.toml: file, line, key, what was expected
 
 The message is one line, ``what is wrong: what to do``; the command line puts ``clawq: `` before it.
 """
 
 from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 REFUSED_FOR_GOOD = frozenset(
     {"expired", "never_fits", "too_deep", "too_many_descendants", "deadline_passed", "not_allowed"}
@@ -34,10 +42,16 @@ REFUSED_FOR_NOW = frozenset(
 
 
 class ClawqError(Exception):
-    """An expected failure: ``exit_code`` for scripts, ``reason`` for programs, the message for people."""
+    """An expected failure: ``exit_code`` for scripts, ``reason`` for programs, the message for people.
+
+    ``retry_after_s`` (None: retrying as it is does not help, or nobody knows when) and ``safe_to_retry``
+    (nothing was accepted, so that asking again cannot make two jobs) belong to every answer of the queue.
+    """
 
     exit_code = 1
     reason = "error"
+    retry_after_s: float | None = None
+    safe_to_retry = False
 
     def __init__(self, what: str, fix: str = "") -> None:
         self.what = what
@@ -103,6 +117,32 @@ class LeaseLost(ClawqError):
         )
 
 
+class Unconfirmed(ClawqError):
+    """A side effect that an earlier try began and never settled: it may have happened, so do not do it."""
+
+    exit_code = 11
+    reason = "unconfirmed"
+
+    def __init__(self, key: str, job_id: int | None) -> None:
+        self.key = key
+        self.job_id = job_id
+        super().__init__(
+            f"effect {key!r:.80} was begun in job {job_id} and never confirmed",
+            f"do not do it; that job's end leaves it to `clawq reconcile {job_id}`",
+        )
+
+
+class TimedOut(ClawqError, TimeoutError):
+    """The time was over; ``outcomes`` says how each job stands, and the jobs go on."""
+
+    exit_code = 75
+    reason = "timed_out"
+
+    def __init__(self, what: str, fix: str, outcomes: Sequence[Any] = ()) -> None:
+        self.outcomes = outcomes
+        super().__init__(what, fix)
+
+
 class StorageError(ClawqError):
     exit_code = 74
     reason = "storage"
@@ -111,6 +151,19 @@ class StorageError(ClawqError):
 class Busy(ClawqError):
     exit_code = 75
     reason = "busy"
+
+
+class EffectHeld(Busy):
+    """A side effect that another attempt, which is alive, is doing right now: do not do it."""
+
+    reason = "held"
+
+    def __init__(self, key: str, job_id: int | None) -> None:
+        self.key = key
+        self.job_id = job_id
+        super().__init__(
+            f"effect {key!r:.80} is under way in job {job_id}", "leave it alone, and try again later"
+        )
 
 
 class ConfigError(ClawqError):

@@ -14,12 +14,18 @@ from clawq.options import near
 from clawq.poke import poke
 from clawq.store import told
 from clawq.store.connection import Immediate, storage_errors
+from clawq.verbs import CLASSES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import apsw
 
 REST_MOST_MS = 86_400_000
+SPENT_MOST = 10**15
+REASON_MOST = 100
+TEXT_MOST = 2_000
+"""Characters; a longer text is cut, since an agent that fails must not fail at saying so."""
+RETRY_AFTER_MOST_MS = 31 * 86_400_000
 STEP_MS = 1_000
 """After the probe has passed the number of starts doubles each such step, which is up to twice as long: the
 clients of one provider do not come back in step."""
@@ -70,11 +76,13 @@ def throttle(resource: str, span_ms: int) -> int | None:
     return until
 
 
-def spend(budget: str, total: int) -> Spent:
+def spend(budget: str, total: object) -> Spent:
     """Record what this attempt has spent of `budget` so far, all in all. It counts, also beyond the limit.
 
     Raises UsageError (outside a job too), LeaseLost, and what opening the queue raises.
     """
+    if not isinstance(total, int) or isinstance(total, bool) or not 0 <= total <= SPENT_MOST:
+        raise UsageError(f"{total!r:.80}", f"a whole number from 0 to {SPENT_MOST} is needed")
     me = must_be_inside("spend")
     with Producer() as producer, storage_errors(producer.home.db):
         now = time.time_ns() // 1_000_000
@@ -106,6 +114,18 @@ def fail(
 
     Raises UsageError (outside a job too), LeaseLost, and what opening the queue raises.
     """
+    if error_class not in CLASSES:
+        raise UsageError(
+            f"--class {error_class!r:.80}", f"{near(error_class, CLASSES)}one of {', '.join(CLASSES)}"
+        )
+    if reason is not None and (
+        not 0 < len(reason) <= REASON_MOST or not reason.isprintable() or " " in reason
+    ):
+        raise UsageError(f"--reason {reason!r:.80}", f"one word is needed, at most {REASON_MOST} characters")
+    if retry_after_ms is not None:
+        retry_after_ms = min(retry_after_ms, RETRY_AFTER_MOST_MS)
+    if text is not None:
+        text = text[:TEXT_MOST]
     me = must_be_inside("fail")
     with Producer() as producer, storage_errors(producer.home.db):
         db = _follow(producer, time.time_ns() // 1_000_000)

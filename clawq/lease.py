@@ -83,6 +83,7 @@ def effect(action: str, key: str, scope: "str | None") -> "Effect":
     `scope` None is ``job`` for begin, and for the others whatever this attempt began under that key.
     Raises UsageError (outside a job too), LeaseLost, StorageError and Busy.
     """
+    _check(key, scope)
     from clawq.store import effects
 
     me = must_be_inside("effect")
@@ -100,3 +101,17 @@ def effect(action: str, key: str, scope: "str | None") -> "Effect":
                 return effects.settle(db, tenant, *me, key, state, scopes, now)
         finally:
             db.close()
+
+
+def _check(key: str, scope: "str | None") -> None:
+    from clawq.options import KEY_MAX, near
+    from clawq.store.effects import SCOPES
+
+    if scope is not None and scope not in SCOPES:
+        raise UsageError(f"--scope {scope!r:.80}", f"{near(scope, SCOPES)}one of {', '.join(SCOPES)}")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        raise UsageError(f"the key {key!r:.80}", "it is not UTF-8") from None
+    if not key or not key.isprintable() or size > KEY_MAX:
+        raise UsageError(f"the key {key!r:.80}", f"1 to {KEY_MAX} bytes, no control characters")

@@ -7,7 +7,8 @@ all the rest of ``clawq enqueue``.
 
 import os
 
-from clawq import job, when
+from clawq import states as job
+from clawq import when
 from clawq.errors import UsageError
 
 TYPE_CHECKING = False
@@ -121,7 +122,7 @@ def _needs(flag: str, value: object, now: int) -> "list[str]":
     return sorted({_name(flag, name, now) for name in names})
 
 
-def _span(flag: str, value: object) -> int:
+def span(flag: str, value: object) -> int:
     """ms of a duration, which Python and batch lines may also give in seconds or as a timedelta."""
     seconds = value
     if hasattr(value, "total_seconds"):
@@ -143,7 +144,7 @@ def _time(flag: str, read: "Callable[..., int]", *value: object) -> int:
 
 
 def _delay(flag: str, value: object, now: int) -> int:
-    return now + _span(flag, value)
+    return now + span(flag, value)
 
 
 def _at(flag: str, value: object, now: int) -> int:
@@ -159,17 +160,17 @@ def _until(flag: str, value: object, now: int) -> int:
         return _time(flag, when.moment_or_duration, value, now)
     if hasattr(value, "timestamp"):
         return _at(flag, value, now)
-    return now + _span(flag, value)
+    return now + span(flag, value)
 
 
 def _timeout(flag: str, value: object, now: int) -> int:
     """ms; 0 is none."""
     if value == "none":
         return 0
-    span = _span(flag, value)
-    if not span:
+    length = span(flag, value)
+    if not length:
         raise _wrong(flag, value, "write a duration longer than nothing, or none")
-    return span
+    return length
 
 
 def _payload(flag: str, value: object, now: int) -> "str | bytes":

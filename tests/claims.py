@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import apsw
 
-from clawq import job
+from clawq import states as job
 from clawq.rules import classify
 from clawq.rules.retry import Decision
 from clawq.store import attempts

@@ -6,7 +6,7 @@ from typing import Any
 
 import apsw
 
-from clawq import job
+from clawq import states as job
 from tests.rows import put
 
 PATHS = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 
-from clawq import job
+from clawq import states as job
 from clawq.store.connection import SCHEMA_VERSION, Immediate, build_schema
 from tests.moves import put_in
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, fields
 from random import Random
 from typing import NamedTuple
 
-from clawq.job import PRIORITY_POINT_MS
 from clawq.rules import ramp
 from clawq.rules.admission import (
     HOST_REASONS,
@@ -30,6 +29,7 @@ from clawq.rules.admission import (
 )
 from clawq.rules.facts import Budget, Cooldown, Head, Host, Lane, Limits, Resource, Running, split
 from clawq.rules.fairness import Clocks, Turns
+from clawq.states import PRIORITY_POINT_MS
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 PROBE_MS = MINUTE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clawq import job
+from clawq import states as job
 from clawq.cli import params, words
 from clawq.errors import Refused
 from clawq.lease import whoami

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clawq import job, options
+from clawq import options
+from clawq import states as job
 from clawq.cli import desk, params, words
 from clawq.errors import ClawqError, NoSuchJob, Refused, UsageError, WrongState
 from clawq.poke import poke

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clawq import job, options
+from clawq import options
+from clawq import states as job
 from clawq.cli import write_error
 from clawq.verbs import VERBS
 

@@ -12,8 +12,8 @@ import typer
 from clawq.cli import words
 from clawq.cli.params import AsJson
 from clawq.errors import ClawqError, ConfigError, UsageError
-from clawq.job import DEFAULT_KIND
 from clawq.paths import find_home, make_private_dir
+from clawq.states import DEFAULT_KIND
 
 if TYPE_CHECKING:
     from clawq.config.compiler import Checked

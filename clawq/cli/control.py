@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clawq import job, options, when
+from clawq import options, when
+from clawq import states as job
 from clawq.cli import desk, params, words
 from clawq.errors import UsageError
 from clawq.poke import poke

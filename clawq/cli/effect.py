@@ -4,8 +4,8 @@ import os
 
 from clawq import verbs, when
 from clawq.cli import as_utf8, write_error, write_out
-from clawq.errors import UsageError
-from clawq.options import KEY_MAX, json_array, near
+from clawq.errors import EffectHeld, Unconfirmed, UsageError
+from clawq.options import json_array, near
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,10 +31,6 @@ def main(argv: "Sequence[str]") -> int:
         fix = f"{near(action, actions)}one of {', '.join(actions)}, and then the key"
         raise UsageError(f"there is no {action!r:.80}", fix)
     scope = given.get("scope")
-    if scope is not None and scope not in verbs.SCOPES:
-        fix = f"{near(str(scope), verbs.SCOPES)}one of {', '.join(verbs.SCOPES)}"
-        raise UsageError(f"--scope {scope!r:.80}", fix)
-    _check(key)
     from clawq.lease import effect
 
     answer = effect(action, key, None if scope is None else str(scope))
@@ -48,15 +44,6 @@ def main(argv: "Sequence[str]") -> int:
     return code
 
 
-def _check(key: str) -> None:
-    try:
-        size = len(key.encode())
-    except UnicodeEncodeError:
-        raise UsageError(f"the key {key!r:.80}", "it is not UTF-8") from None
-    if not key or not key.isprintable() or size > KEY_MAX:
-        raise UsageError(f"the key {key!r:.80}", f"1 to {KEY_MAX} bytes, no control characters")
-
-
 def _meaning(action: str, effect: "Effect") -> "tuple[int, str]":
     """(exit code, a line for a person)."""
     name = f"effect {effect.key!r:.80}"
@@ -67,12 +54,9 @@ def _meaning(action: str, effect: "Effect") -> "tuple[int, str]":
     if effect.answer == "done" and action == "begin":
         return SKIP, f"{name} was done already, by job {effect.job_id}: skip it"
     if effect.answer == "held":
-        return HELD, f"{name} is under way in job {effect.job_id}: leave it alone, and try again later"
+        return HELD, str(EffectHeld(effect.key, effect.job_id))
     if effect.answer == "unconfirmed":
-        return UNCONFIRMED, (
-            f"{name} was begun in job {effect.job_id} and never confirmed: do not do it; "
-            f"that job's end leaves it to `clawq reconcile {effect.job_id}`"
-        )
+        return UNCONFIRMED, str(Unconfirmed(effect.key, effect.job_id))
     if effect.answer == "done":
         return NEVER_BEGUN, f"{name} is done: what happened cannot be taken back"
     return NEVER_BEGUN, f"{name} is not begun: `clawq effect begin` comes first"

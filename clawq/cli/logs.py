@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from clawq import job
+from clawq import states as job
 from clawq.cli import desk, params, words
 from clawq.errors import ClawqError, StorageError
 from clawq.host.output import plain

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clawq import job
+from clawq import states as job
 from clawq.cli import desk, params, words
 from clawq.store import effects, views
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from clawq import job
+from clawq import states as job
 from clawq.config.explain import duration
 from clawq.rules.fairness import share_slots
 

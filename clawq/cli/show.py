@@ -7,7 +7,7 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
-from clawq import job
+from clawq import states as job
 from clawq.cli import desk, params, words
 from clawq.store import views
 

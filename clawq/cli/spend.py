@@ -4,7 +4,6 @@ import os
 
 from clawq import verbs
 from clawq.cli import as_utf8, write_error, write_out
-from clawq.errors import UsageError
 from clawq.options import json_array
 
 TYPE_CHECKING = False
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
 
     from clawq.inside import Spent
 
-MOST = 10**15
 OVERDRAWN = 75
 
 
@@ -26,11 +24,9 @@ def main(argv: "Sequence[str]") -> int:
         write_out(verb_text(verbs.SPEND))
         return 0
     (budget, number), given = verbs.parse(verbs.SPEND, words)
-    total = int(number) if number.isascii() and number.isdigit() and len(number) < 17 else MOST + 1
-    if total > MOST:
-        raise UsageError(f"{number!r:.80}", f"a whole number from 0 to {MOST} is needed")
     from clawq.inside import spend
 
+    total = int(number) if number.isascii() and number.isdigit() and len(number) < 17 else number
     spent = spend(budget, total)
     if "json" in given:
         write_out(_as_json(spent) + "\n")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clawq import health, job
+from clawq import health
+from clawq import states as job
 from clawq.cli import desk, params, words
 from clawq.errors import UsageError
 from clawq.store import accounts, views

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from clawq import job, when
+from clawq import states as job
+from clawq import when
 from clawq.cli import desk, params, words
 from clawq.errors import NoSuchJob
 from clawq.store import views

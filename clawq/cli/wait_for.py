@@ -2,7 +2,7 @@
 
 import time
 
-from clawq import job
+from clawq import states as job
 from clawq.cli import write_error
 from clawq.client import Producer, Receipt
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clawq import job
+from clawq import states as job
 from clawq.cli import desk, params, words
 from clawq.store.why import why as ask
 

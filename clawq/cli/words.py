@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
-from clawq import job, when
+from clawq import states as job
 from clawq.cli import write_error
 from clawq.errors import NoSuchJob, Refused, UsageError, WrongState
 from clawq.options import near
@@ -18,8 +17,6 @@ LARGEST_ID = 2**63 - 1
 
 _SEVERITY = (0, 1, 75, 65)
 """Exit codes that concern one job, the mildest first."""
-
-_MOMENTS = frozenset({"at", "since", "run_after"})
 
 
 def write(text: str) -> None:
@@ -51,22 +48,9 @@ def write_json(document: object) -> None:
     """One JSON document on a line, with every time (epoch ms inside) as ISO 8601 in UTC."""
     import json
 
-    write(json.dumps(_with_iso(document), ensure_ascii=True))
+    from clawq.desk import with_iso
 
-
-def _with_iso(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {
-            key: inner
-            if key == "result"  # an agent's own words
-            else when.iso(inner)
-            if isinstance(inner, int) and (key in _MOMENTS or key.endswith("_at"))
-            else _with_iso(inner)
-            for key, inner in value.items()
-        }
-    if isinstance(value, list):
-        return [_with_iso(inner) for inner in value]
-    return value
+    write(json.dumps(with_iso(document), ensure_ascii=True))
 
 
 def line(text: object) -> str:

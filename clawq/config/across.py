@@ -12,8 +12,8 @@ from typing import Any
 from clawq.config.lines import Path, line_of
 from clawq.config.models import BUILT_IN_RESOURCES, MOST, Budget, Resource, Table
 from clawq.config.problems import Problem, dotted, expects, near, quoted
-from clawq.job import BANDS, DEFAULT_KIND
 from clawq.rules.fairness import share_slots
+from clawq.states import BANDS, DEFAULT_KIND
 
 Raw = Mapping[str, Any]
 Lines = dict[Path, int]

@@ -19,8 +19,8 @@ from clawq.config.lines import Path, key_lines, line_of
 from clawq.config.models import BUILT_IN_RESOURCES, ClawqToml, Kind
 from clawq.config.problems import Problem, dotted
 from clawq.errors import ConfigError
-from clawq.job import DEFAULT_KIND
 from clawq.paths import as_utf8
+from clawq.states import DEFAULT_KIND
 
 MAX_BYTES = 1 << 20
 

@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from clawq import options, placeholders, when
 from clawq.errors import UsageError
-from clawq.job import BANDS
 from clawq.rules.classify import TOLD_CLASSES
 from clawq.rules.facts import PRESSURES
 from clawq.rules.readers import NAMES as READERS
+from clawq.states import BANDS
 
 BUILT_IN_RESOURCES = {"browser": 2, "local_model": 1, "shell": 4}
 HEARTBEATS = ("process", "output", "agent")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from clawq.job import BANDS
 from clawq.rules import fairness
 from clawq.rules.facts import GROWTH_MS, Head, Limits, Running, split
+from clawq.states import BANDS
 
 CRITICAL = BANDS.index("critical")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from clawq.job import SUCCEEDED
+from clawq.states import SUCCEEDED
 
 TOLD_CLASSES = ("transient", "permanent", "rate_limit")
 """What an agent, a result file or clawq.toml may call a failure; the other classes clawq finds itself."""

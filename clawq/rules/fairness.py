@@ -30,8 +30,8 @@ from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from clawq.job import BANDS
 from clawq.rules.facts import Head
+from clawq.states import BANDS
 
 Turn = tuple[int, str]
 """(band, tenant)."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from clawq import job
+from clawq import states as job
 from clawq.rules.classify import End
 
 JITTER = (0.8, 1.2)

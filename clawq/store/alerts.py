@@ -5,8 +5,7 @@ Everything is a seek in an index or a row of a small table, however many jobs th
 
 from __future__ import annotations
 
-from clawq import job
-from clawq.job import BANDS
+from clawq import states as job
 from clawq.rules.alerts import (
     KEY_ANSWERED_WITHIN_MS,
     Active,
@@ -16,6 +15,7 @@ from clawq.rules.alerts import (
     Repeat,
     Waiting,
 )
+from clawq.states import BANDS
 from clawq.store import sqlfile, views
 from clawq.store.connection import dicts
 

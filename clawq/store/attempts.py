@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from clawq.job import BANDS
 from clawq.rules.classify import FORK_FAILED, End, Word
 from clawq.rules.facts import split
 from clawq.rules.retry import Decision
+from clawq.states import BANDS
 from clawq.store.sqlfile import load
 
 SQL = load("attempts")

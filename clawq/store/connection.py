@@ -14,7 +14,7 @@ import time
 
 import apsw
 
-from clawq import job
+from clawq import states as job
 from clawq.errors import Busy, StorageError
 from clawq.paths import TICKS_WITHIN_MS, as_utf8, make_private_dir
 from clawq.store import sqlfile

@@ -1,6 +1,7 @@
 """A job on its way in: what is configured for it, and the row that it would be."""
 
-from clawq import job, when
+from clawq import states as job
+from clawq import when
 from clawq.options import json_array, json_object
 
 TYPE_CHECKING = False

@@ -92,7 +92,7 @@ def _is_awake(intake: "Intake", needs: "list[str]", ready: "list[Any]", now: int
 
 def _can_pay(intake: "Intake", draft: "Draft", ready: "list[Any]", now: int) -> bool:
     """Whether each budget that it spends has room for it, after those that go first."""
-    from clawq.job import BANDS
+    from clawq.states import BANDS
 
     first = [(row, intake.frame(row[2], BANDS[row[0]], row[1]).spends) for row in ready]
     for name, amount in draft.frame.spends.items():

@@ -5,7 +5,8 @@ the stamp still holds, takes one ``Draft`` or a thousand, and commits. Nothing h
 a process or the clock. What is only asked when something is full or busy is in modules that are loaded then.
 """
 
-from clawq import job, when
+from clawq import states as job
+from clawq import when
 from clawq.errors import Refused
 from clawq.store import sqlfile
 from clawq.store.draft import Frame

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from clawq import job
+from clawq import states as job
 from clawq.errors import ClawqError, Refused, WrongState
 from clawq.store import effects, sqlfile, views
 from clawq.store.connection import Immediate, dicts

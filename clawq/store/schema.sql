@@ -2,7 +2,7 @@
 -- durations integer milliseconds (*_ms). Bands are stored as their index in the order of service:
 -- 0 critical, 1 interactive, 2 normal, 3 bulk.
 --
--- The tables `states` and `transitions` are filled from clawq/job.py when the database is created;
+-- The tables `states` and `transitions` are filled from clawq/states.py when the database is created;
 -- the triggers below refuse every other move, record each move in `events`, and keep `tally`.
 
 CREATE TABLE meta (

@@ -11,7 +11,7 @@ import os
 import shlex
 from collections import Counter
 
-from clawq import job
+from clawq import states as job
 from clawq.errors import NoSuchJob
 from clawq.store import accounts, effects, sqlfile
 from clawq.store.connection import dicts

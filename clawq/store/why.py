@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from clawq import job
+from clawq import states as job
 from clawq.errors import NoSuchJob
 from clawq.rules import ramp
 from clawq.store import accounts, reasons, sqlfile, views

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from clawq.job import BANDS
 from clawq.rules import admission, fairness, ramp
 from clawq.rules.admission import Park, Start, Wait
 from clawq.rules.facts import PRESSURES, UNMEASURED, Cooldown, Head, Host, Lane, Limits, Resource
 from clawq.settings import Settings
+from clawq.states import BANDS
 from clawq.store import attempts, lanes, ledger
 from clawq.store.lanes import Told
 from clawq.store.ledger import BudgetRule

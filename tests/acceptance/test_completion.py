@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from clawq import job, options
+from clawq import options
+from clawq import states as job
 from clawq.cli import completion
 
 FOLDER = Path(__file__).parents[2] / "completions"

@@ -424,7 +424,7 @@ LIGHT = {
         "clawq.__main__",
         "clawq.cli",
         "clawq.errors",
-        "clawq.job",
+        "clawq.states",
         "clawq.lease",
     ),
     *("clawq.paths", "clawq.store", "clawq.store.connection", "clawq.store.sqlfile", "clawq.store.told"),

@@ -21,7 +21,7 @@ ALWAYS = {
     "clawq.client",
     "clawq.drafting",
     "clawq.errors",
-    "clawq.job",
+    "clawq.states",
     "clawq.options",
     "clawq.paths",
     "clawq.settings",

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from clawq import job
+from clawq import states as job
 from clawq.paths import Home
 from clawq.store import ledger
 from clawq.store.connection import open_db

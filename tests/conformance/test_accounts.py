@@ -8,7 +8,7 @@ import json
 import apsw
 import pytest
 
-from clawq import job
+from clawq import states as job
 from clawq.settings import Settings
 from clawq.store import accounts, ledger, sqlfile, views
 from tests.moves import put_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 import pytest
 
-from clawq import job
+from clawq import states as job
 from clawq.rules import classify
 from clawq.rules.classify import Evidence, Standing, Word
 from clawq.rules.retry import Decision

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from clawq import job, lease
+from clawq import lease
+from clawq import states as job
 from clawq.errors import LeaseLost
 from clawq.rules import classify
 from clawq.rules.classify import Evidence

@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 import pytest
 
-from clawq import job
+from clawq import states as job
 from clawq.errors import NoSuchJob, Refused, WrongState
 from clawq.paths import Home
 from clawq.store import jobs

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clawq import job
+from clawq import states as job
 from clawq.store import copies, merge
 from clawq.store.connection import Immediate, build_schema
 from tests.moves import PATHS, add_attempt, put_in

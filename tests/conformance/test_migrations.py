@@ -8,7 +8,7 @@ import re
 import apsw
 import pytest
 
-from clawq import job
+from clawq import states as job
 from clawq.paths import Home
 from clawq.store.connection import SCHEMA_VERSION, Immediate, build_schema, open_db, open_readonly
 from tests.rows import check_books, states

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawq.errors import Refused
-from clawq.job import BANDS
 from clawq.rules import fairness
+from clawq.states import BANDS
 from clawq.store import attempts, drain, forecast, jobs
 from clawq.store.connection import Immediate
 from tests.desk import MINUTE, NOW, SECOND, Desk

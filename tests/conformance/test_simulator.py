@@ -8,12 +8,12 @@ import apsw
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 
-from clawq.job import SUCCEEDED
 from clawq.rules import classify
 from clawq.rules.admission import Park, Wait
 from clawq.rules.facts import Budget, Cooldown, Head, Running
 from clawq.rules.fairness import Turns
 from clawq.rules.retry import Decision
+from clawq.states import SUCCEEDED
 from clawq.store import attempts, lanes, ledger
 from clawq.store.connection import Immediate, build_schema
 from tests.oracles import World

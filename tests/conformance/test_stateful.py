@@ -18,7 +18,8 @@ import pytest
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from clawq import job, lease, options
+from clawq import lease, options
+from clawq import states as job
 from clawq.errors import LeaseLost, Refused, WrongState
 from clawq.paths import Home
 from clawq.rules.classify import Evidence

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from clawq import job
+from clawq import states as job
 from clawq.store.connection import build_schema
 from tests.rows import check_books, put
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import apsw
 import pytest
 
-from clawq import job
+from clawq import states as job
 from clawq.errors import NoSuchJob
 from clawq.paths import Home
 from clawq.settings import Settings

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
-from clawq import job
+from clawq import states as job
 from clawq.errors import NoSuchJob
 from clawq.settings import Settings
 from clawq.store import ledger, reasons, sqlfile

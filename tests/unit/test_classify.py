@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clawq import job
+from clawq import states as job
 from clawq.config.__main__ import RESULTS_DOC, results
 from clawq.rules import classify, ends
 from clawq.rules.classify import Evidence, Standing, Word, judge

@@ -16,7 +16,8 @@ import apsw
 import pytest
 
 import clawq
-from clawq import api, client
+from clawq import client
+from clawq.api import producing
 from clawq.errors import ClawqError, ConfigError, StorageError, UsageError
 from clawq.paths import Home
 from clawq.poke import poke
@@ -55,7 +56,7 @@ def ticking(home: Home) -> None:
 
 
 def test_the_package_exports_what_the_readme_uses() -> None:
-    assert clawq.enqueue is api.enqueue
+    assert clawq.enqueue is producing.enqueue
     assert clawq.Receipt is client.Receipt
     assert issubclass(clawq.Refused, clawq.ClawqError)
     with pytest.raises(AttributeError, match="no attribute 'enqueu'"):

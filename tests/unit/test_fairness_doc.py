@@ -13,11 +13,11 @@ import pytest
 
 from clawq.config.models import Limits as LimitsTable
 from clawq.config.problems import model_at
-from clawq.job import BANDS
 from clawq.rules import admission, fairness
 from clawq.rules.admission import Start, decide
 from clawq.rules.facts import Head, Host, Limits, Running
 from clawq.rules.fairness import Clocks
+from clawq.states import BANDS
 
 DOC = (Path(__file__).parents[2] / "docs" / "fairness-and-limits.md").read_text(encoding="utf-8")
 MINUTE = 60_000

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawq import api, options
+from clawq import options
+from clawq.api import producing
 from clawq.cli import enqueue_help
 from clawq.errors import UsageError
 
@@ -261,7 +262,7 @@ def test_the_help_names_every_option_and_fits_a_narrow_ascii_terminal() -> None:
 
 
 def test_the_python_function_has_exactly_the_options_that_make_a_job() -> None:
-    parameters = set(inspect.signature(api.enqueue).parameters) - {"dry_run"}
+    parameters = set(inspect.signature(producing.enqueue).parameters) - {"dry_run"}
     assert parameters == {option.key for option in options.OPTIONS if option.read} | {"kind", "command"}
 
 

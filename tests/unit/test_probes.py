@@ -14,7 +14,7 @@ import apsw
 import psutil
 import pytest
 
-from clawq import job
+from clawq import states as job
 from clawq.host import processes
 from clawq.paths import Home
 from clawq.rules import classify, retry

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawq import job
+from clawq import states as job
 from clawq.rules import classify
 from clawq.rules.retry import REST_FIRST_MS, REST_MOST_MS, Policy, Rest, after, backoff, rest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from clawq import job
+from clawq import states as job
 
 DOC = (Path(__file__).parents[2] / "docs" / "state-machine.md").read_text(encoding="utf-8")
 TABLE = {(start, end) for start, ends in job.TRANSITIONS.items() for end in ends}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clawq import job
+from clawq import states as job
 from clawq.cli import render
 from clawq.cli.render import Page
 from clawq.cli.status_page import draw

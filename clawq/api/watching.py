@@ -1,0 +1,138 @@
+"""Looking at jobs from Python: waiting for their end, and everything about one of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from clawq import desk, options
+from clawq import states as job
+from clawq.client import Receipt
+from clawq.errors import NoSuchJob, TimedOut, UsageError
+from clawq.paths import find_home
+from clawq.store import views
+from clawq.store.connection import open_readonly, storage_errors
+from clawq.store.outcomes import outcomes
+
+if TYPE_CHECKING:
+    from clawq.api.documents import JobDocument
+
+FIRST_LOOK_S = 0.01
+SLOWEST_LOOK_S = 0.25
+SETTLED = (*job.ENDED, job.UNKNOWN)
+"""Nothing more happens by itself."""
+
+
+class Outcome:
+    """How a job stands: ``state``, the last attempt's ``exit_code`` (None: it has none), ``error`` and
+    ``error_class``, and ``result``, what the agent left in $CLAWQ_RESULT_FILE (parsed; None: nothing).
+    """
+
+    __slots__ = ("error", "error_class", "exit_code", "job_id", "result", "state")
+
+    def __init__(
+        self,
+        job_id: int,
+        state: str,
+        exit_code: int | None = None,
+        error: str | None = None,
+        error_class: str | None = None,
+        result: Any = None,
+    ) -> None:
+        self.job_id = job_id
+        self.state = state
+        self.exit_code = exit_code
+        self.error = error
+        self.error_class = error_class
+        self.result = result
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it ended well."""
+        return self.state == job.SUCCEEDED
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more happens by itself: it has ended, or is unknown and waits for a person."""
+        return self.state in SETTLED
+
+    def __repr__(self) -> str:
+        return f"Outcome(job_id={self.job_id}, state={self.state!r}, result={self.result!r})"
+
+
+def wait(
+    jobs: int | Receipt | Iterable[int | Receipt],
+    timeout: str | float | timedelta | None = None,
+) -> list[Outcome]:
+    """Block until jobs have ended; how each did, in the order asked for.
+
+    `jobs` are ids or receipts. An ``unknown`` job counts as ended. `timeout` is a text such as "10m",
+    seconds or a timedelta.
+
+    Raises TimedOut (with ``outcomes``; the jobs go on), NoSuchJob (pruned ones too), UsageError for the
+    receipt of a job that was refused, StorageError and Busy.
+    """
+    wanted = ids_of(jobs)
+    give_up = None if timeout is None else time.monotonic() + options.span("timeout", timeout) / 1000
+    pause = FIRST_LOOK_S
+    while True:
+        seen = look(wanted)
+        if all(each.settled for each in seen):
+            return seen
+        left = SLOWEST_LOOK_S if give_up is None else give_up - time.monotonic()
+        if left <= 0:
+            open_ones = ", ".join(str(each.job_id) for each in seen if not each.settled)
+            raise TimedOut(f"not ended in time: {open_ones:.200}", "they go on; wait again", seen)
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.5, SLOWEST_LOOK_S)
+
+
+def ids_of(jobs: int | Receipt | Iterable[int | Receipt]) -> list[int]:
+    """Each once, in order. Raises UsageError."""
+    found: dict[int, None] = {}
+    for each in [jobs] if isinstance(jobs, (int, Receipt)) else jobs:
+        job_id = each.job_id if isinstance(each, Receipt) else each
+        if job_id is None:
+            raise UsageError("this receipt has no job", "it was refused, or a dry run: look at its outcome")
+        if type(job_id) is not int:
+            raise UsageError(f"{job_id!r:.80} is no job", "give ids or receipts")
+        found[job_id] = None
+    return list(found)
+
+
+def look(wanted: list[int]) -> list[Outcome]:
+    """How these jobs stand now. Raises NoSuchJob."""
+    import json
+
+    home = find_home()
+    rows: dict[int, dict[str, Any]] = {}
+    db = open_readonly(home)
+    if db is not None:
+        try:
+            with storage_errors(home.db):
+                rows = outcomes(db, [each for each in wanted if 0 < each < 2**63])
+        finally:
+            db.close()
+    seen = []
+    for job_id in wanted:
+        row = rows.get(job_id)
+        if row is None:
+            raise NoSuchJob(job_id)
+        text = row.pop("result")
+        seen.append(Outcome(**row, result=None if text is None else json.loads(text)))
+    return seen
+
+
+def show(job_id: int) -> JobDocument:
+    """Everything about one job: what ``clawq show --json`` prints, times as ISO 8601 in UTC.
+
+    Raises NoSuchJob, StorageError and Busy.
+    """
+    if not 0 < job_id < 2**63:
+        raise NoSuchJob(job_id)
+    with desk.reading() as here:
+        settings, _ = here.settings()
+        document = views.show(here.queue(job_id), settings, here.home.logs, job_id)
+    return cast("JobDocument", desk.with_iso(document))
