@@ -80,6 +80,8 @@ class Drafter:
         payload = asked.get("payload")
         if isinstance(payload, bytes):
             asked["payload"] = self._json_text(payload)
+        if command is None:
+            _try_template(frame, asked)
         cwd = self._folder(asked.get("cwd"))
         self._find_program(frame.program if command is None else command[0], asked, frame, cwd)
         draft = Draft(asked, kind, tenant, frame, cwd, self._path, now)
@@ -91,6 +93,8 @@ class Drafter:
                     f"kind {frame.degrade_to!r:.80}, which {kind!r:.80} degrades to, has no command",
                     f"give it one in clawq.toml, or here: clawq enqueue {kind} -- COMMAND ARG...",
                 )
+            if command is None:
+                _try_template(lighter, asked)
             self._find_program(lighter.program if command is None else command[0], asked, lighter, cwd)
             draft.lighter = Draft(asked, frame.degrade_to, tenant, lighter, cwd, self._path, now, kind)
         return draft
@@ -144,6 +148,20 @@ class Drafter:
             raise UsageError(
                 f"no executable {program!r:.200}", f"it is not {where:.500}; name it with its full path"
             )
+
+
+def _try_template(frame: "Frame", asked: "dict[str, Any]") -> None:
+    """Raises UsageError for a payload that its kind's command cannot be filled from."""
+    if frame.template is None:
+        return
+    import json  # only for such a kind, as is what fills it
+
+    from clawq.placeholders import fill
+
+    fill(
+        json.loads(frame.template),
+        {"payload": asked.get("payload"), "payload_file": "/payload", "job_id": 1, "attempt": 1},
+    )
 
 
 def _folder(asked: str | None) -> str:

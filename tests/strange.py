@@ -1,7 +1,7 @@
-"""`clawq run` on a strange machine: ``python -m tests.strange CLOCK BUSY_MS``.
+"""`clawq run` on a strange machine: ``python -m tests.strange CLOCK BUSY_MS TAKEN``.
 
 CLOCK is a file with the ms by which the wall clock is wrong, read anew at each look; BUSY_MS is how long a
-locked database is waited for.
+locked database is waited for; where the log of job TAKEN's first attempt should be there is a folder.
 """
 
 from __future__ import annotations
@@ -12,16 +12,26 @@ from pathlib import Path
 
 from clawq.host import instance
 from clawq.paths import find_home
-from clawq.supervisor import loop, state
+from clawq.store.attempts import Claim
+from clawq.supervisor import admit, loop, state
 
 
-def main(clock: str, busy_ms: str) -> int:
+def main(clock: str, busy_ms: str, taken: str) -> int:
     def wrong() -> int:
         return state.wall_ms() + int(Path(clock).read_text())
 
     loop.wall_ms = wrong  # type: ignore[attr-defined]
     loop.BUSY_MS = int(busy_ms)  # type: ignore[attr-defined]
     home = find_home()
+    name_log = admit.log_name
+
+    def named(claim: Claim, token: int) -> str:
+        name = name_log(claim, token)
+        if (claim.job_id, claim.number) == (int(taken), 1):
+            os.makedirs(os.path.join(home.logs, name))
+        return name
+
+    admit.log_name = named  # type: ignore[attr-defined]
     os.makedirs(home.data, mode=0o700, exist_ok=True)
     held = instance.acquire(home.lock)
     assert held is not None

@@ -75,8 +75,8 @@ def resume(
     poke(here.home)
     if rest:
         words.note(f"{rest}, which is no pause: `clawq throttle {shlex.quote(name)} --for 0` ends that")
-    for other in left:
-        words.note(f"still paused: {_named(*other)}")
+    if left:
+        words.note(f"still paused: {_in_short(left)}")
     return _tell(scope, name, changed, "resumed", "not paused", as_json)
 
 
@@ -162,6 +162,16 @@ def _check(scope: str, name: str, here: Desk) -> None:
 
 def _named(scope: str, name: str) -> str:
     return "everything" if scope == "all" else f"{scope} {name}"
+
+
+def _in_short(pauses: list[tuple[str, str]]) -> str:
+    """``tenant acme and 3 others``; that everything is comes first, since nothing else matters then."""
+    first = ("all", "") if ("all", "") in pauses else pauses[0]
+    others = len(pauses) - 1
+    more = (
+        f" and {others} {'other' if others == 1 else 'others'}; `clawq status` shows them" if others else ""
+    )
+    return _named(*first) + more
 
 
 def _tell(scope: str, name: str, changed: bool, done: str, was: str, as_json: bool) -> int:

@@ -72,7 +72,7 @@ def _figures(row: Document) -> str:
     if limit is None:
         return f"  {measured}"
     if row["reason"] in ("low_memory", "low_disk"):
-        return f"  {words.size(measured)} free, floor {words.size(limit)}"
+        return f"  {measured} MB free, floor {limit} MB"  # as what clears it says it
     if row["reason"] == "uid_procs":
         return f"  {measured} processes, limit {limit}"
     if row["reason"] == "memory_pressure":

@@ -35,7 +35,7 @@ class Spawned(NamedTuple):
 def spawn(argv: list[str], cwd: str, env: dict[str, str], attempt_path: str, log_path: str) -> Spawned:
     """Start `argv` under the attempt file's shell, in a session of its own, output straight into the log.
 
-    Raises SpawnFailed (no process, memory or descriptor left, disk full, folder gone) and CannotStart.
+    Raises SpawnFailed (no process, memory or descriptor left, disk full, folder gone), and CannotStart.
     """
     held: list[int] = []
     try:
@@ -83,6 +83,11 @@ def _open_log(path: str) -> int:
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         return os.open(path, flags, 0o600)
+    except OSError as error:
+        if os.path.lexists(path):
+            # Of this attempt alone: to close the gate for it would keep everybody waiting.
+            raise CannotStart(f"its log: {machine_fault(error)}") from error
+        raise
 
 
 def _high(descriptor: int, held: list[int]) -> int:

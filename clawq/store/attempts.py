@@ -244,6 +244,15 @@ def next_due(db: apsw.Connection) -> int:
     return int(db.execute(SQL["next_due"]).get)
 
 
+def not_after(db: apsw.Connection, now: int) -> None:
+    """The clock was set back: what waits for its next attempt began to do so now.
+
+    A first start stays when it was asked for: that a person meant the time of day and no length of time
+    nobody can tell any more.
+    """
+    db.execute(SQL["retries_not_after"], {"now": now})
+
+
 def stop_request(db: apsw.Connection) -> str | None:
     """``handover``, ``drain`` or ``now``; None when nobody asked."""
     value = db.execute(SQL["stop_request"]).get

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 class Frame:
     """What is configured for one kind in one band, for one tenant. ``known`` is false for no such kind.
 
-    ``shares`` are those of critical and interactive, in percent of ``max_running`` or None.
+    ``shares`` are those of critical and interactive, in percent of ``max_running`` or None. ``template`` is
+    its command as JSON where that needs something of the payload, else None.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class Frame:
         "shares",
         "spends",
         "stale_after",
+        "template",
         "tenant_max_queued",
         "tenant_max_running",
     )
@@ -65,6 +67,7 @@ class Frame:
             self.max_queued,
             self.max_held,
             self.retry_after_ms,
+            self.template,
             *self.shares,
         ) = row
         self.spends: dict[str, int] = {}

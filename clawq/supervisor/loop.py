@@ -36,7 +36,17 @@ from clawq.supervisor.look import Findings, look, measure_trees, see_outside
 from clawq.supervisor.probes import Probes
 from clawq.supervisor.record import Written, record
 from clawq.supervisor.start import NotStarted, Ticket, prepare_run_folder, start
-from clawq.supervisor.state import DRAIN, HANDOVER, NOW, RUN, UPGRADE, State, mono_ms, wall_ms
+from clawq.supervisor.state import (
+    DRAIN,
+    HANDOVER,
+    NOW,
+    RUN,
+    UPGRADE,
+    WAYS_TO_STOP,
+    State,
+    mono_ms,
+    wall_ms,
+)
 from clawq.supervisor.wake import Wakeups
 
 IDLE_MS = 1_000
@@ -213,6 +223,8 @@ class Supervisor:
         self.wakeups.signals.clear()
 
     def _stop(self, mode: str) -> None:
+        if mode not in WAYS_TO_STOP:
+            mode = HANDOVER  # of another version, perhaps: asked to end, and nobody asked for the agents
         if mode == self.state.mode or (mode == UPGRADE and self.state.mode != RUN):
             return
         self.state.mode = mode

@@ -56,6 +56,7 @@ def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -
         ledger.keep_observing(state.db, state.observe or settings.mode == "observe", now)
         if state.set_back:
             ledger.not_after(state.db, settings.budgets, now)
+            attempts.not_after(state.db, now)
         _record_findings(state, settings, findings, written, now)
         _record_requests(state, written, now)
         written.ask = state.probes.record(state.db, settings, state.mode == RUN, now, _draw)

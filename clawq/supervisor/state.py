@@ -17,6 +17,7 @@ from clawq.supervisor.start import NotStarted
 RUN, HANDOVER, UPGRADE, DRAIN, NOW = "run", "handover", "upgrade", "drain", "now"
 """How it goes on: starting jobs; leaving the agents alone, for another or for its newer self; finishing them;
 ending them."""
+WAYS_TO_STOP = (HANDOVER, UPGRADE, DRAIN, NOW)
 
 
 @dataclass(slots=True)

@@ -69,11 +69,12 @@ def check_sound(fleet: Fleet) -> None:
 
 
 @contextmanager
-def strange(fleet: Fleet, busy_ms: int = 10_000) -> Iterator[Path]:
-    """A supervisor that waits so long for a lock; the file that moves its wall clock."""
+def strange(fleet: Fleet, busy_ms: int = 10_000, taken: int = 0) -> Iterator[Path]:
+    """A supervisor that waits so long for a lock, and finds something in the place of that job's first log;
+    the file that moves its wall clock."""
     clock = fleet.scratch / "clock"
     clock.write_text("0")
-    argv = [sys.executable, "-m", "tests.strange", str(clock), str(busy_ms)]
+    argv = [sys.executable, "-m", "tests.strange", str(clock), str(busy_ms), str(taken)]
     with open(fleet.scratch / "said", "w") as said:
         process = subprocess.Popen(argv, cwd=ROOT, stderr=said, text=True)
     try:
@@ -170,6 +171,17 @@ def test_a_log_that_cannot_be_written_costs_nothing_and_takes_nobody_down(fleet:
     assert fleet.job(job_id)["attempts"] == 1
 
 
+def test_one_log_that_cannot_be_written_is_its_own_jobs_fault(fleet: Fleet) -> None:
+    """One unwritable log that took the whole daemon down."""
+    fleet.configure("[limits]\nmax_running = 1\n")
+    broken, beside = fleet.script("true"), fleet.script("true")
+    with strange(fleet, taken=broken):
+        fleet.until_state(beside, "succeeded", seconds=5)
+        assert fleet.job(broken)["last_error"].startswith("cannot be started: its log: Is a directory: /")
+        fleet.clawq("retry", broken)
+        fleet.until_state(broken, "succeeded")
+
+
 # ---------------------------------------------------------------- the database
 
 
@@ -263,10 +275,13 @@ def test_a_clock_that_jumps_a_day_ahead_and_back_loses_and_repeats_nothing(fleet
         move(clock, 0)
         after = fleet.script("true")
         fleet.until_state(after, "succeeded")
-        assert (fleet.state(running), fleet.state(failing)) == ("running", "scheduled")
+        # Its hour was counted from where the clock had been set back to, and that was a day ago.
+        until(lambda: fleet.lines("fails") == ["run"] * 3)
+        fleet.until_state(failing, "scheduled")
+        assert fleet.state(running) == "running"
         (fleet.scratch / "go").touch()
         fleet.until_state(running, "succeeded")
-    assert fleet.lines("fails") == ["run", "run"]
+    assert fleet.lines("fails") == ["run"] * 3
     assert [fleet.lines(name) for name in ("running", "later", "behind")] == [["run"]] * 3
     check_sound(fleet)
 

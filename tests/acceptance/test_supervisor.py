@@ -15,6 +15,8 @@ import psutil
 import pytest
 
 from clawq.paths import Home
+from clawq.store import attempts
+from clawq.store.connection import open_db
 from tests.fleet import CLAWQ, ROOT, Fleet
 from tests.waiting import until
 
@@ -390,3 +392,16 @@ def test_logs_that_cannot_be_written_kill_no_job(fleet: Fleet) -> None:
         os.unlink(fleet.home.logs)
         fleet.until_state(job_id, "succeeded", "dead")
     assert (fleet.state(job_id), fleet.job(job_id)["attempts"]) == ("succeeded", 1)
+
+
+def test_a_word_that_it_does_not_know_hands_over(fleet: Fleet) -> None:
+    """A request of another version: it ended in a mode that starts nothing and never ends."""
+    process = fleet.start()
+    job_id = fleet.script("sleep 60")
+    fleet.until_state(job_id, "running")
+    db = open_db(fleet.home)
+    attempts.ask_stop(db, "at leisure")
+    db.close()
+    assert process.wait(10) == 0
+    assert fleet.state(job_id) == "running"
+    assert "1 agents live on" in fleet.said()

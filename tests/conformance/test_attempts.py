@@ -210,3 +210,16 @@ def test_attempts_whose_job_moved_on_are_closed(db: apsw.Connection) -> None:
         attempts.close_disowned(db, NOW)
         db.execute("UPDATE jobs SET token = 77 WHERE id = ?", (job_id,))
     assert attempts.live(db) == []
+
+
+def test_a_retry_waits_no_longer_because_the_clock_was_set_back(db: apsw.Connection) -> None:
+    """A backoff of 30 s became one of a day."""
+    day = 86_400_000
+    failed = put(db, NOW, state="scheduled", tries=1, changed_at=NOW + day, run_after=NOW + day + 30_000)
+    before = put(db, NOW, state="scheduled", tries=1, changed_at=NOW - 5, run_after=NOW + 30_000)
+    at_a_time = put(db, NOW, state="scheduled", changed_at=NOW + day, run_after=NOW + 2 * day)
+    attempts.not_after(db, NOW)
+    due = dict(db.execute("SELECT id, run_after FROM jobs").fetchall())
+    assert due == {failed: NOW + 30_000, before: NOW + 30_000, at_a_time: NOW + 2 * day}
+    attempts.not_after(db, NOW)
+    assert db.execute("SELECT run_after FROM jobs WHERE id = ?", (failed,)).get == NOW + 30_000

@@ -263,6 +263,41 @@ def test_what_lies_beside_clawq_is_found_last(
     assert clawq.enqueue(command=[os.path.basename(sys.executable)]).outcome == "queued"
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {},
+            r"the payload has no 'url', and the kind's command has \{field:url\}: enqueue it with --payload",
+        ),
+        ({"payload": {"uri": 1}}, "the payload has no 'url'"),
+        ({"payload": {"url": None}}, "the payload has no 'url'"),
+        ({"payload": {"url": "-x"}}, r"\{field:url\} starts with '-' and would be an option of echo"),
+        ({"kind": "whole"}, "the job has no payload"),
+        ({"kind": "banded", "band": "bulk"}, "the payload has no 'id'"),
+        ({"kind": "heavy", "command": None}, "the payload has no 'url'"),
+    ],
+)
+def test_a_payload_that_the_kinds_command_cannot_be_filled_from(
+    home: Home, given: dict[str, object], said: str
+) -> None:
+    configure(
+        home,
+        '[kinds.fetch]\ncommand = ["echo", "{field:url}"]\n[kinds.whole]\ncommand = ["echo", "{payload}"]\n'
+        '[kinds.banded]\n[bands.bulk]\ncommand = ["echo", "{field:id}"]\n'
+        '[kinds.heavy]\ncommand = ["true"]\non_busy = "degrade"\ndegrade_to = "fetch"\n',
+    )
+    with pytest.raises(UsageError, match=said):
+        clawq.enqueue(**({"kind": "fetch"} | given))  # type: ignore[arg-type]
+    assert rows(home, "SELECT * FROM jobs") == []
+
+
+def test_a_payload_that_it_can_be_filled_from(home: Home) -> None:
+    configure(home, '[kinds.fetch]\ncommand = ["echo", "{field:url}", "{{field:n}}"]\n')
+    assert clawq.enqueue("fetch", payload={"url": "https://x"}).outcome == "queued"
+    assert clawq.enqueue("fetch", command=["echo", "{field:url}"]).outcome == "queued"
+
+
 def test_the_program_of_a_kind_is_looked_for_too(home: Home) -> None:
     configure(home, '[kinds.gone]\ncommand = ["no-such-program", "x"]\n')
     with pytest.raises(UsageError, match="no executable 'no-such-program'"):

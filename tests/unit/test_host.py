@@ -177,7 +177,7 @@ def test_a_token_is_used_once(tmp_path: Path) -> None:
 def test_no_descriptor_leaks_whatever_goes_wrong(tmp_path: Path) -> None:
     before = len(psutil.Process().open_files()), psutil.Process().num_fds()
     (tmp_path / "log").mkdir()
-    with pytest.raises(agent.SpawnFailed, match="Is a directory"):
+    with pytest.raises(agent.CannotStart, match="Is a directory"):
         Spawn(tmp_path, "true")
     with pytest.raises(agent.CannotStart, match=r"null|embedded"):
         agent.spawn(["a\0b"], "/", {}, str(tmp_path / "8.attempt"), str(tmp_path / "log8"))

@@ -239,7 +239,7 @@ class TestPage:
     ("reason", "measured", "limit", "shown"),
     [
         ("uid_procs", 612, 550, "  uid_procs  612 processes, limit 550  for 1m"),
-        ("low_memory", 300, 5222, "  low_memory  300 MB free, floor 5.1 GB  for 1m"),
+        ("low_memory", 300, 5222, "  low_memory  300 MB free, floor 5222 MB  for 1m"),
         ("max_running", 8, 8, "  max_running  8 of 8  for 1m"),
         ("spawn_failed", None, None, "  spawn_failed  for 1m"),
     ],

@@ -87,6 +87,11 @@ UPDATE attempts SET ended_at = :now, outcome = :outcome, exit_code = :exit_code,
     reason = :end_reason, resource = :resource, peak_procs = :peak_procs, peak_mb = :peak_mb
 WHERE token = :token AND ended_at IS NULL;
 
+-- name: retries_not_after
+-- Each waits as long as it was to wait when its attempt ended, by whichever clock that was.
+UPDATE jobs INDEXED BY jobs_due SET run_after = run_after - (changed_at - :now), changed_at = :now
+WHERE state = 'scheduled' AND run_after > :now AND changed_at > :now AND tries > 0;
+
 -- name: promote
 -- What has become due, a few hundred at a time so that nobody waits long for the lock.
 UPDATE jobs SET state = 'queued', reason = 'due', changed_at = :now, ready_at = :now

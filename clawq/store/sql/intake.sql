@@ -37,6 +37,8 @@ SELECT own IS NOT NULL, band,
        coalesce(tenant ->> 'max_running', body ->> '$.limits.max_running_per_tenant'),
        body ->> '$.limits.max_running', body ->> '$.limits.max_queued', body ->> '$.limits.max_held',
        body ->> '$.host.retry_after_ms',
+       (SELECT command FROM (SELECT coalesce(own -> 'command', layer -> 'command') AS command)
+        WHERE instr(command, '{payload}') OR instr(command, '{field:')),
        body ->> '$.bands.critical.share', body ->> '$.bands.interactive.share'
 FROM layers;
 
