@@ -273,3 +273,71 @@ def test_whatever_happened_since_nothing_ended_runs_again(
         if state in (*job.ENDED, job.UNKNOWN):
             assert restored[job_id] == state
     assert merge.next_job(pair.backup) > max(seen, default=0)
+
+
+# ---------------------------------------------------------------- every table and column there is
+
+MADE_ANEW = ("meta", "states", "transitions", "tally", "lanes")
+"""Written by the program, or counted from the jobs; `meta` is queue, life and numbers, each by a rule."""
+BY_A_RULE = ("jobs", "effects", "dedupe", "pauses", "config")
+NO_JOBS = ("boot_id", "id")
+"""Columns with a name like a job's number that hold none. The jobs' own `id` is shifted by name."""
+
+
+def tables(db: apsw.Connection) -> set[str]:
+    found = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+    return {str(row[0]) for row in found}
+
+
+def columns(db: apsw.Connection, table: str) -> dict[str, str]:
+    """{name: type} of the stored ones."""
+    found = db.execute("SELECT name, type FROM pragma_table_xinfo(?) WHERE hidden = 0", (table,))
+    return {str(name): str(kind) for name, kind in found}
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> apsw.Connection:
+    return made(tmp_path / "empty")
+
+
+def test_every_table_has_its_way_through_a_restore(empty: apsw.Connection) -> None:
+    ways = [*merge.OF_A_JOB, *merge.MEASURED, *MADE_ANEW, *BY_A_RULE]
+    assert sorted(ways) == sorted(tables(empty)), "a table that a restore would forget, or that is gone"
+
+
+def test_every_number_of_a_job_moves_with_its_job(empty: apsw.Connection) -> None:
+    """A column that a shift to another queue's numbers would forget."""
+    named = {
+        name
+        for table in ("jobs", "effects", *merge.OF_A_JOB)
+        for name in columns(empty, table)
+        if any(part in name for part in ("job", "parent", "root", "child")) or name.endswith("id")
+    }
+    assert named - set(NO_JOBS) - {"pid"} == set(merge._JOB_NUMBERS)
+
+
+def test_every_column_comes_back_as_the_replaced_database_has_it(tmp_path: Path) -> None:
+    """Each holds a value of its own there: one that is left out comes back empty."""
+    pair = Pair(tmp_path, lambda db: None)
+    for db in (pair.now, pair.backup):
+        db.execute("PRAGMA ignore_check_constraints=ON")
+    for (name,) in pair.now.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+        pair.now.execute(f'DROP TRIGGER "{name}"')
+    fixed = {"job_id": 7, "scope": "tenant", "until_end": 0, "parked": None, "token": 70, "ended_at": None}
+    wanted = {}
+    for table in ("jobs", "effects", "dedupe", "pauses", *merge.OF_A_JOB, *merge.MEASURED):
+        row: dict[str, Any] = {
+            name: number if kind in ("INTEGER", "REAL") else f"{table} {number}"
+            for number, (name, kind) in enumerate(columns(pair.now, table).items(), 100)
+        }
+        row |= {name: value for name, value in fixed.items() if name in row}
+        row |= {"jobs": {"id": 7, "state": job.QUEUED}, "effects": {"state": "done"}}.get(table, {})
+        places = ", ".join(f":{name}" for name in row)
+        pair.now.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", row)
+        wanted[table] = row
+    merge.merge(pair.backup, str(tmp_path / "now"))
+    for table, row in wanted.items():
+        if table in merge.OWN_NUMBER:
+            del row["id"]
+        found = pair.backup.execute(f"SELECT {', '.join(row)} FROM {table}").fetchall()
+        assert found == [tuple(row.values())], table
