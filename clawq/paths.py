@@ -111,6 +111,23 @@ def own_folder() -> str:
     return os.path.dirname(os.path.abspath(program))
 
 
+def own_program() -> tuple[str, ...]:
+    """How the clawq that runs now is called. No link is followed: an upgrade leaves the path as it is."""
+    program = os.path.join(own_folder(), "clawq")
+    if os.access(program, os.X_OK):
+        return (program,)
+    return (os.path.abspath(sys.executable), "-m", "clawq")
+
+
+def places(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that put the queue elsewhere than in the usual place, as whole paths."""
+    own = environ.get("CLAWQ_HOME")
+    if own:
+        return {"CLAWQ_HOME": _absolute(os.path.expanduser(own))}
+    names = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
+    return {name: environ[name] for name in names if environ.get(name, "").startswith("/")}
+
+
 def make_private_dir(path: str) -> None:
     """Create `path` (and parents) with mode 0700; an existing folder is left as it is."""
     if os.path.isdir(path):

@@ -106,9 +106,11 @@ _clawq() {
         "service install --user") return ;;
         "service show --for") return ;;
         "service show --user") return ;;
+        "crontab --file") return ;;
+        "crontab -f") return ;;
     esac
     case "$verb" in
-        "") words="enqueue add run stop status list show why logs wait dead unknown retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect config service backup restore --version -h --help" ;;
+        "") words="enqueue add run stop status list show why logs wait dead unknown retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect config service crontab backup restore --version -h --help" ;;
         "enqueue") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "add") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "run") words="--until-idle --observe --standby -h --help" ;;
@@ -148,6 +150,7 @@ _clawq() {
         "service uninstall") words="--daemon --dry-run --json -h --help" ;;
         "service status") words="--daemon --json -h --help" ;;
         "service show") words="--for --daemon --user -h --help" ;;
+        "crontab") words="--file -f --system -h --help" ;;
         "backup") words="--force --json -h --help" files=yes ;;
         "restore") words="--json -h --help" files=yes ;;
     esac

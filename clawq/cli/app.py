@@ -60,6 +60,7 @@ SECTIONS = {
     "Set up and keep": {
         "config": "clawq.cli.config",
         "service": "clawq.cli.service",
+        "crontab": "clawq.cli.crontab",
         "backup": "clawq.cli.backup",
         "restore": "clawq.cli.backup",
     },

@@ -20,7 +20,6 @@ from clawq.service import LAUNCHD, MANAGERS, MARK, SYSTEMD, Service, check, name
 
 SETTLE_S = 5.0
 """How long `install` watches for the supervisor that it had started."""
-_WHERE = ("CLAWQ_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 
 service_app = typer.Typer(name="service", add_completion=False, rich_markup_mode=None)
 
@@ -261,17 +260,14 @@ def _plan(kind: str, daemon: bool, user: str | None) -> Plan:
     home = find_home(environ, target)
     own = environ.get("CLAWQ_HOME")
     label = name_of(home.data if own else None)
-    variables = {"PATH": _path()}
-    variables |= {each: environ[each] for each in _WHERE[1:] if environ.get(each) and not own}
-    if own:
-        variables["CLAWQ_HOME"] = home.data
+    variables = {"PATH": _path(), **paths.places(environ)}
     if daemon and account:
         variables |= {"HOME": folder, "USER": account.pw_name, "LOGNAME": account.pw_name}
     elif account and folder != account.pw_dir:
         variables["HOME"] = folder
     spec = Service(
         label,
-        (*_program(), "run", "--standby"),
+        (*paths.own_program(), "run", "--standby"),
         variables,
         folder,
         os.path.join(home.logs, "supervisor.log"),
@@ -288,14 +284,6 @@ def _plan(kind: str, daemon: bool, user: str | None) -> Plan:
 
 def _manager_here() -> str:
     return LAUNCHD if platform.MACOS else SYSTEMD
-
-
-def _program() -> tuple[str, ...]:
-    """The clawq that runs now, by the path that an upgrade leaves as it is: links are not followed."""
-    program = os.path.join(paths.own_folder(), "clawq")
-    if os.access(program, os.X_OK):
-        return (program,)
-    return (os.path.abspath(sys.executable), "-m", "clawq")
 
 
 def _path() -> str:

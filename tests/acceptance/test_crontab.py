@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from clawq.crontab import rewrite
 from clawq.paths import Home
 from tests.waiting import until
 
@@ -73,9 +74,9 @@ def clawq(bin_folder: Path, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_the_readme_shows_a_supervisor_and_at_least_two_jobs() -> None:
+def test_the_readme_shows_at_least_two_jobs_and_who_runs_them() -> None:
     assert len(enqueues()) >= 2
-    assert any("clawq run --standby" in command for command in commands())
+    assert "clawq service install" in (ROOT / "README.md").read_text(encoding="utf-8")
     # cron turns a bare % into a newline.
     assert not any("%" in line for line in CRONTAB)
 
@@ -165,7 +166,7 @@ def test_a_real_cron_daemon_runs_the_readmes_crontab(
     # As at boot: cron runs these at once instead of at seven in the morning.
     lines = [f"{name}={value}" for name, value in settings.items()]
     # The last one shows that what is printed would be mailed.
-    lines += [f"@reboot {command}" for command in [*commands(), "echo control"]]
+    lines += [f"@reboot {command}" for command in [*commands(), "clawq run --standby", "echo control"]]
     ran = unreachable_home / "ran"
     cron = Cron(cron_folder / "boot", lines)
     try:
@@ -199,3 +200,46 @@ def test_a_real_cron_daemon_runs_the_readmes_crontab(
         assert daemon.mail_subjects("control")[0].endswith("echo control")
         assert len(daemon.mail_subjects("control")) == 1
     subprocess.run([bin_folder / "clawq", "stop", "--now"], check=True, timeout=30)
+
+
+BEFORE = """\
+FROM_CRONTAB=some value
+@hourly flock -n {folder}/a.lock sh -c 'echo one >>{out}'
+@hourly cd {folder} && pwd >/dev/null && echo "two $(date +\\%Y | tr 0-9 y)" >>{out}
+@hourly timeout 30m sh -c 'echo three "$FROM_CRONTAB" "$(pwd)"' >>{out} 2>&1
+@hourly printf '\\%s\\n' four "it's" >>{out} # a comment
+@hourly clawq enqueue --dedupe-key five -- sh -c 'echo five >>{out}'
+"""
+
+
+def test_a_real_cron_daemon_runs_what_clawq_crontab_printed(
+    configured: Home, bin_folder: Path, cron_folder: Path, unreachable_home: Path
+) -> None:
+    out = unreachable_home / "out"
+    before = BEFORE.format(folder=unreachable_home, out=out)
+    done = rewrite(before, [str(bin_folder / "clawq")], {"CLAWQ_HOME": configured.data})
+    assert (done.wrapped, done.already, done.left) == (4, 1, ())
+    settings = [f"PATH={bin_folder}:/usr/bin:/bin", f"HOME={unreachable_home / 'user'}"]
+    lines = [line.replace("@hourly", "@reboot") for line in done.text.splitlines()]
+    env = os.environ | {"PYTHONPATH": str(ROOT), "PATH": f"{bin_folder}:/usr/bin:/bin"}
+    supervisor = subprocess.Popen([bin_folder / "clawq", "run"], env=env, stderr=subprocess.DEVNULL)
+    cron = Cron(cron_folder, [*settings, *lines, "@reboot echo control"])
+    try:
+        wanted = {
+            "one",
+            "two yyyy",
+            f"three some value {unreachable_home / 'user'}",
+            "four",
+            "it's",
+            "five",
+        }
+        until(
+            lambda: out.exists() and set(out.read_text().splitlines()) == wanted,
+            30,
+            lambda: f"the jobs wrote {out.read_text() if out.exists() else 'nothing'}",
+        )
+        assert len(cron.mail_subjects("control")) == 1  # and nothing that clawq printed
+    finally:
+        cron.end()
+        supervisor.terminate()
+        supervisor.wait(10)

@@ -18,6 +18,7 @@ DOCUMENTS += [
     f"docs/{name}.md"
     for name in (
         "architecture",
+        "crontab",
         "effects",
         "guarantees",
         "operations",
