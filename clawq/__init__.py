@@ -30,8 +30,7 @@ __all__ = [
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from clawq.api.producing import enqueue, enqueue_many
-    from clawq.api.watching import Outcome, wait
-    from clawq.api.watching import show as job
+    from clawq.api.watching import Outcome, job, wait
     from clawq.api.working import SideEffect, beat, effect, fail, spend, throttle
     from clawq.client import Receipt
     from clawq.errors import (
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 else:
     _WHERE = {
         "clawq.api.producing": ("enqueue", "enqueue_many"),
-        "clawq.api.watching": ("Outcome", "wait"),
+        "clawq.api.watching": ("Outcome", "job", "wait"),
         "clawq.api.working": ("SideEffect", "beat", "effect", "fail", "spend", "throttle"),
         "clawq.client": ("Receipt",),
     }

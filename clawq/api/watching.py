@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from clawq import desk, options
-from clawq import states as job
 from clawq.client import Receipt
 from clawq.errors import NoSuchJob, TimedOut, UsageError
 from clawq.paths import find_home
+from clawq.states import ENDED, SUCCEEDED, UNKNOWN
 from clawq.store import views
 from clawq.store.connection import open_readonly, storage_errors
 from clawq.store.outcomes import outcomes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FIRST_LOOK_S = 0.01
 SLOWEST_LOOK_S = 0.25
-SETTLED = (*job.ENDED, job.UNKNOWN)
+SETTLED = (*ENDED, UNKNOWN)
 """Nothing more happens by itself."""
 
 
@@ -51,7 +51,7 @@ class Outcome:
     @property
     def succeeded(self) -> bool:
         """Whether it ended well."""
-        return self.state == job.SUCCEEDED
+        return self.state == SUCCEEDED
 
     @property
     def settled(self) -> bool:
@@ -125,7 +125,7 @@ def look(wanted: list[int]) -> list[Outcome]:
     return seen
 
 
-def show(job_id: int) -> JobDocument:
+def job(job_id: int) -> JobDocument:
     """Everything about one job: what ``clawq show --json`` prints, times as ISO 8601 in UTC.
 
     Raises NoSuchJob, StorageError and Busy.
