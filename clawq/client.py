@@ -133,7 +133,7 @@ class Producer:
         """The answers in order, from one transaction: a receipt, or the UsageError or Refused of that job.
 
         An error in the place of a job is its answer. Raises what concerns all of them: ConfigError,
-        StorageError and Refused ``database_busy``; nothing is accepted then.
+        LeaseLost, StorageError and Refused ``database_busy``; nothing is accepted then.
         """
         now = time.time_ns() // 1_000_000
         ticking = self.ticks(now)

@@ -7,9 +7,9 @@ here, where somebody is looking, and not at three in the morning.
 import os
 
 from clawq import options
-from clawq.errors import ClawqError, UsageError
+from clawq.errors import ClawqError, LeaseLost, UsageError
 from clawq.paths import own_folder, utf8_path
-from clawq.states import DEFAULT_KIND, DEFAULT_TENANT
+from clawq.states import BANDS, DEFAULT_KIND, DEFAULT_TENANT, whoami
 from clawq.store.draft import Draft
 
 TYPE_CHECKING = False
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from clawq.store.draft import Frame
+    from clawq.store.family import Parent
     from clawq.store.intake import Intake
 
 
@@ -35,7 +36,10 @@ class Drafter:
         self._programs: dict[tuple[str, str, str], bool] = {}
 
     def read(self, batch: "Sequence[Mapping[str, object] | ClawqError]") -> "list[Draft | ClawqError]":
-        """In order: the draft of each job, or the UsageError that is its answer; an error stays itself."""
+        """In order: the draft of each job, or the error that is its answer; an error stays itself.
+
+        Raises LeaseLost, inside a job that is no longer this agent's.
+        """
         now = self._now
         drafts: list[Draft | ClawqError] = []
         for given in batch:
@@ -44,12 +48,17 @@ class Drafter:
                 continue
             try:
                 drafts.append(self._draft(options.read(given, now), now))
-            except UsageError as error:
+            except LeaseLost:
+                raise
+            except ClawqError as error:
                 drafts.append(error)
         return drafts
 
     def _draft(self, asked: "dict[str, Any]", now: int) -> Draft:
-        """Everything about a job that can be told without the transaction. Raises UsageError."""
+        """Everything about a job that can be told without the transaction.
+
+        Raises UsageError, and for children what `clawq.family.parent_of` does.
+        """
         intake = self._intake
         command = asked.get("command")
         kind = asked.get("kind")
@@ -59,8 +68,13 @@ class Drafter:
                     "neither a kind nor a command", "clawq enqueue KIND, or clawq enqueue -- COMMAND ARG..."
                 )
             kind = DEFAULT_KIND
+        parent, me = None, whoami(os.environ)
+        if me is not None or "parent" in asked or "on_parent_end" in asked:
+            from clawq.family import parent_of
+
+            parent = parent_of(intake, asked, me)
         tenant = asked.get("tenant", DEFAULT_TENANT)
-        frame = intake.frame(kind, asked.get("band"), tenant)
+        frame = self._frame(kind, asked, tenant, parent)
         if not frame.known:
             raise UsageError(
                 f"no kind {kind!r:.80} is configured",
@@ -84,10 +98,10 @@ class Drafter:
             _try_template(frame, asked)
         cwd = self._folder(asked.get("cwd"))
         self._find_program(frame.program if command is None else command[0], asked, frame, cwd)
-        draft = Draft(asked, kind, tenant, frame, cwd, self._path, now)
+        draft = Draft(asked, kind, tenant, frame, cwd, self._path, now, None, parent)
         if frame.on_busy == "degrade" and frame.degrade_to is not None:
             # Looked at now: a lighter kind that cannot run should not come to light when all is busy.
-            lighter = intake.frame(frame.degrade_to, asked.get("band"), tenant)
+            lighter = self._frame(frame.degrade_to, asked, tenant, parent)
             if command is None and lighter.program is None:
                 raise UsageError(
                     f"kind {frame.degrade_to!r:.80}, which {kind!r:.80} degrades to, has no command",
@@ -96,8 +110,17 @@ class Drafter:
             if command is None:
                 _try_template(lighter, asked)
             self._find_program(lighter.program if command is None else command[0], asked, lighter, cwd)
-            draft.lighter = Draft(asked, frame.degrade_to, tenant, lighter, cwd, self._path, now, kind)
+            draft.lighter = Draft(
+                asked, frame.degrade_to, tenant, lighter, cwd, self._path, now, kind, parent
+            )
         return draft
+
+    def _frame(self, kind: str, asked: "dict[str, Any]", tenant: str, parent: "Parent | None") -> "Frame":
+        """What is configured for it: a child is served no later than its parent."""
+        frame = self._intake.frame(kind, asked.get("band"), tenant)
+        if parent is not None and BANDS.index(frame.band) > parent.band:
+            frame = self._intake.frame(kind, BANDS[parent.band], tenant)
+        return frame
 
     def _json_text(self, payload: bytes) -> str:
         try:

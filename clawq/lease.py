@@ -11,32 +11,19 @@ import time
 
 from clawq.errors import LeaseLost, UsageError
 from clawq.paths import find_home
+from clawq.states import whoami
 from clawq.store import told
 from clawq.store.connection import Immediate, open_db, open_readonly, storage_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import apsw
 
     from clawq.store.effects import Effect
 
 
-def whoami(environ: "Mapping[str, str]") -> "tuple[int, int] | None":
-    """(job id, token) of the job whose agent runs this; None outside a job."""
-    job_id, token = environ.get("CLAWQ_JOB_ID", ""), environ.get("CLAWQ_TOKEN", "")
-    if not (_is_number(job_id) and _is_number(token)):
-        return None
-    return int(job_id), int(token)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 19
-
-
 def must_be_inside(verb: str) -> "tuple[int, int]":
-    """As whoami(). Raises UsageError outside a job."""
+    """(job id, token) of the job whose agent runs this. Raises UsageError outside a job."""
     me = whoami(os.environ)
     if me is None:
         raise UsageError("this is not inside a job", f"`clawq {verb}` is for what `clawq run` has started")

@@ -23,6 +23,7 @@ NAME_MAX = 200
 KEY_MAX = 1_000
 PRIORITY_MAX = 100_000
 ATTEMPTS_MAX = 10_000
+JOB_ID_MAX = (1 << 63) - 1
 
 
 class Option:
@@ -97,7 +98,7 @@ def _integer(flag: str, value: object, least: int, most: int) -> int:
     number = value
     if isinstance(value, str):
         digits = value[1:] if value[:1] in ("-", "+") else value
-        if digits.isascii() and digits.isdigit() and len(digits) < 10:
+        if digits.isascii() and digits.isdigit() and len(digits) < 19:
             number = int(value)
     if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
         raise _wrong(flag, value, f"a whole number from {least} to {most} is needed")
@@ -106,6 +107,10 @@ def _integer(flag: str, value: object, least: int, most: int) -> int:
 
 def _priority(flag: str, value: object, now: int) -> int:
     return _integer(flag, value, -PRIORITY_MAX, PRIORITY_MAX)
+
+
+def _parent(flag: str, value: object, now: int) -> int:
+    return _integer(flag, value, 1, JOB_ID_MAX)
 
 
 def _attempts(flag: str, value: object, now: int) -> int:
@@ -291,6 +296,14 @@ OPTIONS = (
         values=("retry", "unknown"),
     ),
     Option("--hold", "", "Wait for `clawq approve`.", _switch),
+    Option("--parent", "ID", "The job that this one is a child of; inside a job: that job.", _parent),
+    Option(
+        "--on-parent-end",
+        "WHAT",
+        "What becomes of a child when its parent ends: keep (default) or cancel.",
+        _word,
+        values=("keep", "cancel"),
+    ),
     Option("--cwd", "DIR", "Where it runs; default: here.", _cwd, files="folder"),
     Option(
         "--env",

@@ -62,12 +62,15 @@ class Limits:
     __slots__ = (
         "age_boost_ms",
         "log_max_mb",
+        "max_depth",
+        "max_descendants",
         "max_held",
         "max_queued",
         "max_queued_per_tenant",
         "max_running",
         "max_running_per_tenant",
         "max_running_per_workflow",
+        "max_waiting",
         "reserve_after_ms",
         "retention_ms",
     )
@@ -79,6 +82,9 @@ class Limits:
         self.max_queued: int = body["max_queued"]
         self.max_queued_per_tenant: int = body["max_queued_per_tenant"]
         self.max_held: int = body["max_held"]
+        self.max_depth: int = body["max_depth"]
+        self.max_descendants: int = body["max_descendants"]
+        self.max_waiting: int = body["max_waiting"]
         self.reserve_after_ms: int = body["reserve_after_ms"]
         self.age_boost_ms: int = body["age_boost_ms"]
         self.retention_ms: int = body["retention_ms"]
@@ -114,16 +120,17 @@ class Alerts:
 class Resource:
     """``[resources.NAME]``: a semaphore; ``min_free_mb`` (None: no floor) is asked on top of the host's.
 
-    ``provider``: a limit that one job meets there is everybody's.
+    ``provider``: a limit that one job meets there is everybody's. ``keep``: not given back in `clawq wait`.
     """
 
-    __slots__ = ("limit", "min_free_mb", "name", "provider")
+    __slots__ = ("keep", "limit", "min_free_mb", "name", "provider")
 
     def __init__(self, name: str, body: Mapping[str, Any]) -> None:
         self.name = name
         self.limit: int = body["limit"]
         self.min_free_mb: int | None = body["min_free_mb"]
         self.provider: bool = body["provider"]
+        self.keep: bool = body["keep"]
 
 
 class Budget:

@@ -4,6 +4,10 @@ Plain strings and tuples on purpose: ``clawq enqueue`` imports this, and ``enum`
 would cost it three milliseconds.
 """
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 SCHEDULED = "scheduled"
 QUEUED = "queued"
 HELD = "held"
@@ -42,7 +46,7 @@ TRANSITIONS = {
     NEW: (SCHEDULED, QUEUED, HELD),
     SCHEDULED: (QUEUED, CANCELLED, EXPIRED, DEAD),
     QUEUED: (STARTING, SCHEDULED, CANCELLED, EXPIRED, DEAD),
-    HELD: (QUEUED, SCHEDULED, CANCELLED, EXPIRED),
+    HELD: (QUEUED, SCHEDULED, SUCCEEDED, CANCELLED, EXPIRED),
     STARTING: (RUNNING, QUEUED, CANCELLED, DEAD),
     RUNNING: (WAITING, SUCCEEDED, SCHEDULED, QUEUED, DEAD, UNKNOWN, CANCELLED),
     WAITING: (RUNNING, SUCCEEDED, SCHEDULED, QUEUED, DEAD, UNKNOWN, CANCELLED),
@@ -73,7 +77,23 @@ OUTCOMES = (
 ERROR_CLASSES = ("transient", "permanent", "rate_limit", "timeout", "stalled", "lost")
 
 DEFAULT_KIND = "default"
+ASK = "ask"
+"""The kind of a question to a person; nobody can configure it."""
 DEFAULT_TENANT = "default"
 
 PRIORITY_POINT_MS = 60_000
 """A point of priority is worth a minute of waiting."""
+FIRST_MS = 1_000_000_000_000_000
+"""So much less is the rank of a child while its parent is under way: it goes before all others."""
+
+
+def whoami(environ: "Mapping[str, str]") -> "tuple[int, int] | None":
+    """(job id, token) of the job whose agent runs this; None outside a job."""
+    job_id, token = environ.get("CLAWQ_JOB_ID", ""), environ.get("CLAWQ_TOKEN", "")
+    if not (_is_number(job_id) and _is_number(token)):
+        return None
+    return int(job_id), int(token)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19

@@ -43,6 +43,8 @@ _clawq() {
         "enqueue --timeout") return ;;
         "enqueue --max-attempts") return ;;
         "enqueue --on-lost") COMPREPLY=( $(compgen -W "retry unknown" -- "$cur") ); return ;;
+        "enqueue --parent") return ;;
+        "enqueue --on-parent-end") COMPREPLY=( $(compgen -W "keep cancel" -- "$cur") ); return ;;
         "enqueue --cwd") IFS=$'\n'; compopt -o filenames 2>/dev/null; COMPREPLY=( $(compgen -d -- "$cur") ); return ;;
         "enqueue --env") return ;;
         "enqueue --batch") IFS=$'\n'; compopt -o filenames 2>/dev/null; COMPREPLY=( $(compgen -f -- "$cur") ); return ;;
@@ -61,6 +63,8 @@ _clawq() {
         "add --timeout") return ;;
         "add --max-attempts") return ;;
         "add --on-lost") COMPREPLY=( $(compgen -W "retry unknown" -- "$cur") ); return ;;
+        "add --parent") return ;;
+        "add --on-parent-end") COMPREPLY=( $(compgen -W "keep cancel" -- "$cur") ); return ;;
         "add --cwd") IFS=$'\n'; compopt -o filenames 2>/dev/null; COMPREPLY=( $(compgen -d -- "$cur") ); return ;;
         "add --env") return ;;
         "add --batch") IFS=$'\n'; compopt -o filenames 2>/dev/null; COMPREPLY=( $(compgen -f -- "$cur") ); return ;;
@@ -111,8 +115,8 @@ _clawq() {
     esac
     case "$verb" in
         "") words="enqueue add run stop status list show why logs wait dead unknown retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect config service crontab backup restore --version -h --help" ;;
-        "enqueue") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
-        "add") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
+        "enqueue") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --parent --on-parent-end --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
+        "add") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --parent --on-parent-end --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "run") words="--until-idle --observe --standby -h --help" ;;
         "stop") words="--drain --now -h --help" ;;
         "status") words="--watch --json -h --help" ;;
@@ -124,7 +128,7 @@ _clawq() {
         "dead") words="--kind --limit --json -h --help" ;;
         "unknown") words="--limit --json -h --help" ;;
         "retry") words="--json -h --help" ;;
-        "cancel") words="--json -h --help" ;;
+        "cancel") words="--tree --json -h --help" ;;
         "approve") words="--json -h --help" ;;
         "deny") words="--json -h --help" ;;
         "edit") words="--priority --band --delay --at --stale-after --deadline --timeout --max-attempts --json -h --help" ;;

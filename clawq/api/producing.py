@@ -30,6 +30,8 @@ def enqueue(
     max_attempts: int | None = None,
     on_lost: str | None = None,
     hold: bool = False,
+    parent: int | None = None,
+    on_parent_end: str | None = None,
     cwd: "str | PathLike[str] | None" = None,
     env: "Mapping[str, str] | Sequence[str] | None" = None,
     dry_run: bool = False,
@@ -39,9 +41,11 @@ def enqueue(
     The arguments are the options of ``clawq enqueue``. ``payload`` is any value that JSON can hold
     (bytes: JSON text as it is); durations are texts such as "10m", seconds or a timedelta; times are
     texts or a datetime (local unless it is aware). ``dry_run`` does everything but keep the job.
+    Inside a job the new one is that job's child.
 
     Raises Refused (the queue's no, with ``reason``, ``retry_after_s`` and ``safe_to_retry``),
-    UsageError, ConfigError and StorageError, which are all ClawqError.
+    UsageError, LeaseLost (inside a job that is no longer this agent's), NoSuchJob and WrongState (of
+    ``parent``), ConfigError and StorageError, which are all ClawqError.
     """
     # The parameters have the options' names: a second list of them could only differ.
     given: dict[str, object] = dict(locals())

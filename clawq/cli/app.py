@@ -7,6 +7,7 @@ load pydantic for every option, so commands take text and read it themselves.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Annotated, Any
 
@@ -14,8 +15,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from clawq import __version__
+from clawq import states as job
 from clawq.cli import words
-from clawq.errors import ClawqError, UsageError
+from clawq.errors import ClawqError, Refused, UsageError
 from clawq.options import near
 from clawq.paths import as_utf8
 from clawq.verbs import VERBS
@@ -82,6 +84,19 @@ GROUPS = ("config", "service")
 """Commands of commands."""
 
 INTERRUPTED = 130
+
+
+PEOPLES = ("approve", "deny", "edit", "reconcile", "resume", "stop", "restore", "prune")
+"""What only a person does: inside a job it is refused. A rail, not a wall: one user owns both sides."""
+
+
+def _stay_inside(name: str) -> None:
+    """Raises Refused (``not_allowed``)."""
+    me = job.whoami(os.environ) if name in PEOPLES else None
+    if me is not None and not {"--help", "-h"}.intersection(sys.argv):
+        raise Refused(
+            "not_allowed", f"job {me[0]} cannot `clawq {name}`", "that is for a person, outside of a job"
+        )
 
 
 class _AsTyped:
@@ -196,6 +211,7 @@ def _clawq(
     ] = False,
 ) -> int:
     if ctx.invoked_subcommand is not None:
+        _stay_inside(ctx.invoked_subcommand)
         return 0
     from clawq.cli.status import status
 

@@ -21,7 +21,7 @@ QUIET_S = 0.2
 """A pipe that is silent for so long is not made to wait for the thousandth line."""
 LINES_OF_ERRORS = 100
 
-SEVERITY = (0, 75, 65, 2, 78, 74)
+SEVERITY = (0, 75, 65, 1, 2, 78, 77, 74)
 """Exit codes, the mildest first: the batch exits with the most severe of its lines."""
 
 

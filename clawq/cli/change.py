@@ -32,12 +32,16 @@ def retry(ids: params.JobIds, as_json: params.AsJson = False) -> int:
     return _each(ids, lambda db, job_id, now: jobs.retry(db, job_id, now, limit), "queued again", as_json)
 
 
-def cancel(ids: params.JobIds, as_json: params.AsJson = False) -> int:
-    """Cancel jobs.
+def cancel(
+    ids: params.JobIds,
+    tree: Annotated[bool, typer.Option("--tree", help="End all that runs below them too.")] = False,
+    as_json: params.AsJson = False,
+) -> int:
+    """Cancel jobs, and their children that have not started.
 
     At once what has not started; of what runs, the supervisor ends the agent.
     """
-    return _each(ids, jobs.cancel, "cancelled", as_json)
+    return _each(ids, lambda db, job_id, now: jobs.cancel(db, job_id, now, tree), "cancelled", as_json, b"c")
 
 
 def approve(ids: params.JobIds, as_json: params.AsJson = False) -> int:
@@ -132,7 +136,7 @@ def reconcile(
     )
 
 
-def _each(texts: list[str], change: Change, done: str, as_json: bool) -> int:
+def _each(texts: list[str], change: Change, done: str, as_json: bool, byte: bytes = b"p") -> int:
     """Change each job in a transaction of its own, tell each, and wake the supervisor once."""
     rows: list[dict[str, Any]] = []
     ids = words.job_ids(texts)
@@ -148,14 +152,15 @@ def _each(texts: list[str], change: Change, done: str, as_json: bool) -> int:
 
         code = words.each(ids, handle)
     if any(row["ok"] for row in rows):
-        poke(here.home, b"c" if change is jobs.cancel else b"p")
+        poke(here.home, byte)
     if as_json:
         words.write_json(rows)
         return code
     for row in rows:
         if row["ok"]:
-            asked = change is jobs.cancel and row["state"] in job.ACTIVE
-            said = "asked to end" if asked else done.format(state=row["state"])
+            said = done.format(state=row["state"])
+            if byte == b"c" and row["state"] != job.CANCELLED:
+                said = "asked to end" if row["state"] in job.ACTIVE else "what was below it is cancelled"
             words.write(f"job {row['job_id']}: {said}")
     return code
 

@@ -10,6 +10,7 @@ import typer
 
 from clawq import states as job
 from clawq.cli import desk, params, words
+from clawq.cli.tree import branches
 from clawq.store import effects, views
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def list_jobs(
     """List jobs, the latest first.
 
     With --state queued those that have waited longest come first, with --state scheduled those that
-    are due next.
+    are due next. Children stand below their parent.
     """
     if state is not None:
         state = words.known(state, job.STATES, "state")
@@ -109,17 +110,18 @@ def _draw_list(rows: list[Row], now: int) -> Page:
 
     columns: list[tuple[Column, Callable[[Row], Part]]] = [
         (Column("ID", right=True), lambda row: str(row["id"])),
-        (Column("KIND", elastic=True), lambda row: row["kind"]),
+        (Column("KIND", elastic=True), lambda row: row["branch"] + row["kind"]),
         (Column("STATE"), lambda row: state(row["state"])),
         (Column("TRIES", right=True), lambda row: f"{row['attempts']}/{row['max_attempts']}"),
         (Column("AGE", right=True), lambda row: words.ago(now, row["created_at"])),
-        (Column("NOTE", elastic=True), lambda row: _note(row, now)),
+        (Column("NOTE", elastic=True), lambda row: note(row, now)),
     ]
     # What is the same everywhere in a simple queue would only take room from the note.
     if any(row["band"] != "normal" for row in rows):
         columns.insert(3, (Column("BAND"), lambda row: row["band"]))
     if any(row["tenant"] != job.DEFAULT_TENANT for row in rows):
         columns.insert(3, (Column("TENANT", elastic=True), lambda row: row["tenant"]))
+    rows = [row | {"branch": branch} for branch, row in branches(rows)]
     page = Page()
     page.table(
         [column for column, _ in columns], [[cell(row) for _, cell in columns] for row in rows], indent=0
@@ -127,8 +129,10 @@ def _draw_list(rows: list[Row], now: int) -> Page:
     return page
 
 
-def _note(row: Row, now: int) -> Part:
+def note(row: Row, now: int) -> Part:
     """The one thing worth knowing about a job in this state."""
+    if row["kind"] == job.ASK and not row["last_error"]:
+        return str(row["command"][1])
     if row["state"] == job.SCHEDULED:
         due = f"in {words.short((row['run_after'] - now) / 1000)}" if row["run_after"] > now else "due"
         return f"{due}; {row['last_error']}" if row["last_error"] else due

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from clawq import states as job
 from clawq.cli import desk, params, words
+from clawq.cli.look import note
+from clawq.cli.tree import branches
 from clawq.store import views
 
 if TYPE_CHECKING:
@@ -33,32 +35,38 @@ def show(ids: params.JobIds, as_json: params.AsJson = False) -> int:
 
     def tell(job_id: int) -> None:
         nonlocal first
-        document, more, now = _read(job_id)
+        document, more, family, now = _read(job_id)
         if as_json:
             words.write_json(document)
             return
         if not first:
             words.write("")
         first = False
-        _draw(document, more, now).print()
+        _draw(document, more, family, now).print()
 
     return words.each(words.job_ids(ids), tell)
 
 
-def _read(job_id: int) -> tuple[Document, Document, int]:
+def _read(job_id: int) -> tuple[Document, Document, list[Document], int]:
+    """The document, what people are shown besides it, its descendants, and the time."""
     with desk.reading() as here:
         db = here.queue(job_id)
         settings, _ = here.settings()
-        return views.show(db, settings, here.home.logs, job_id), views.more(db, job_id), here.now
+        document = views.show(db, settings, here.home.logs, job_id)
+        family = views.below(db, settings, job_id) if document["children"] else []
+        return document, views.more(db, job_id), family, here.now
 
 
-def _draw(document: Document, more: Document, now: int) -> Page:
+def _draw(document: Document, more: Document, family: list[Document], now: int) -> Page:
     from clawq.cli.render import BAD, QUIET, Page, state
 
     row = document["job"]
     page = Page()
     page.pair("job", (str(row["id"]), "bold"), "  ", (row["kind"], "bold"))
     page.pair("state", state(row["state"]), (_since(row["state"], more, now), QUIET))
+    if row["parent_id"] is not None:
+        root = f"  (root {row['root_id']})" if row["root_id"] != row["parent_id"] else ""
+        page.pair("child of", f"job {row['parent_id']}", (root, QUIET))
     if more["cancel_at"] and row["state"] in job.ACTIVE:
         page.pair("", (f"cancel asked for {words.ago(now, more['cancel_at'])} ago", BAD))
     if row["last_error"]:
@@ -94,18 +102,20 @@ def _draw(document: Document, more: Document, now: int) -> Page:
     ):
         if at is not None:
             page.pair(label, _moment(at), (f"  {_relative(at, now)}", QUIET))
-    if row["command"]:
+    if row["kind"] == job.ASK:
+        page.pair("asks", row["command"][1])
+    elif row["command"]:
         page.pair("command", shlex.join(row["command"]))
     page.pair("folder", row["cwd"])
     if more["payload"]:
         page.pair("payload", _compact(json.loads(more["payload"])))
     if document["result"] is not None:
         page.pair("result", _compact(document["result"]))
-    _draw_tables(page, document, now)
+    _draw_tables(page, document, family, now)
     return page
 
 
-def _draw_tables(page: Page, document: Document, now: int) -> None:
+def _draw_tables(page: Page, document: Document, family: list[Document], now: int) -> None:
     from clawq.cli.render import Column, state
 
     if document["attempts"]:
@@ -125,6 +135,15 @@ def _draw_tables(page: Page, document: Document, now: int) -> None:
         page.table(
             [column for column, _ in columns],
             [[cell(row) for _, cell in columns] for row in document["attempts"]],
+        )
+    if family:
+        page.title("Children")
+        page.table(
+            [Column("ID"), Column("KIND", elastic=True), Column("STATE"), Column("NOTE", elastic=True)],
+            [
+                [f"{branch}{row['id']}", row["kind"], state(row["state"]), note(row, now)]
+                for branch, row in branches([document["job"], *family])[1:]
+            ],
         )
     if document["effects"]:
         page.title("Effects")

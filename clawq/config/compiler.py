@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from clawq import placeholders
 from clawq.config import across, problems
 from clawq.config.lines import Path, key_lines, line_of
-from clawq.config.models import BUILT_IN_RESOURCES, ClawqToml, Kind
+from clawq.config.models import BUILT_IN_RESOURCES, ClawqToml, Kind, Resource
 from clawq.config.problems import Problem, dotted
 from clawq.errors import ConfigError
 from clawq.paths import as_utf8
@@ -133,14 +133,14 @@ def _body(file: ClawqToml, folder: str) -> dict[str, Any]:
     limits = _keys(file.limits)
     if limits["max_running_per_tenant"] is None:
         limits["max_running_per_tenant"] = limits["max_running"]
+    if limits["max_waiting"] is None:
+        limits["max_waiting"] = 2 * limits["max_running"]
+    plain = _keys(Resource())
     resources: dict[str, dict[str, Any]] = {
-        name: {"limit": limit, "min_free_mb": None, "provider": False}
-        for name, limit in BUILT_IN_RESOURCES.items()
+        name: plain | {"limit": limit} for name, limit in BUILT_IN_RESOURCES.items()
     }
     for name, resource in file.resources.items():
-        resources.setdefault(name, {"min_free_mb": None, "provider": False}).update(
-            _keys(resource, written=True)
-        )
+        resources[name] = resources.get(name, plain) | _keys(resource, written=True)
     kinds: dict[str, dict[str, Any]] = {DEFAULT_KIND: {}}
     kinds |= {name: _keys(kind, written=True) for name, kind in file.kinds.items()}
     bands = {name: _keys(band, written=True) for name, band in file.bands.items()}

@@ -295,11 +295,19 @@ class Limits(Table):
         None, "of them one tenant's", shown="max_running", example=8
     )
     max_running_per_workflow: Positive = _key(4, "of them under one root: a job and its children")
+    max_depth: NotNegative = _key(4, "children of children: how far a job may be below its root")
+    max_descendants: NotNegative = _key(100, "jobs that one root may have below it, ended ones too")
     max_queued: Positive = _key(
         1000, "jobs accepted and not started; the last tenth only for critical jobs and children"
     )
     max_queued_per_tenant: Positive = _key(500, "of them one tenant's")
     max_held: NotNegative = _key(50, "jobs waiting for a person at once")
+    max_waiting: Positive | None = _key(
+        None,
+        "jobs in `clawq wait` at once; while so many wait, only children start",
+        shown="twice max_running",
+        example=16,
+    )
     reserve_after: Duration = _key(
         "5m", "a job that waits this long, only for slots that others hold, gets its resources reserved"
     )
@@ -349,6 +357,7 @@ class Resource(Table):
     limit: Positive | None = _key(None, "slots", example=2)
     min_free_mb: NotNegative | None = _key(None, "a memory floor of its own, on top of [host]", example=1024)
     provider: YesNo = _key(False, "a rate limit met by a job that holds it lets it rest for everyone")
+    keep: YesNo = _key(False, "not given back while a job is in `clawq wait`")
 
 
 class Budget(Table):

@@ -2,11 +2,13 @@
 
 from clawq import states as job
 from clawq import when
-from clawq.options import json_array, json_object
+from clawq.options import PRIORITY_MAX, json_array, json_object
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from clawq.store.family import Parent
 
 
 class Frame:
@@ -98,6 +100,7 @@ class Draft:
         "kind",
         "lighter",
         "needs",
+        "parent",
         "payload",
         "priority",
         "row",
@@ -106,6 +109,7 @@ class Draft:
         "scope",
         "stale_at",
         "tenant",
+        "twin",
     )
 
     def __init__(
@@ -118,8 +122,12 @@ class Draft:
         path: str | None,
         now: int,
         asked_kind: str | None = None,
+        parent: "Parent | None" = None,
     ) -> None:
-        """From ``options.read``; ``path`` is the caller's PATH, times are ms since the epoch."""
+        """From ``options.read``; ``path`` is the caller's PATH, times are ms since the epoch.
+
+        A child is served no later than its parent, has a point of priority more and ends no later.
+        """
         self.kind = kind
         self.asked_kind = asked_kind or kind
         self.lighter: Draft | None = None
@@ -128,7 +136,9 @@ class Draft:
         self.band = job.BANDS.index(frame.band)
         needs = asked.get("needs")
         self.needs: str = (frame.needs or "") if needs is None else ",".join(needs)
-        self.priority: int = asked.get("priority", frame.priority)
+        self.parent = parent
+        usual = frame.priority if parent is None else min(parent.priority + 1, PRIORITY_MAX)
+        self.priority: int = asked.get("priority", usual)
         self.key: str | None = asked.get("dedupe_key")
         self.scope: str | None = None if self.key is None else asked.get("dedupe_scope", "ever")
         self.exclusive: str | None = asked.get("exclusive")
@@ -140,6 +150,8 @@ class Draft:
         self.deadline_at: int | None = asked.get("deadline")
         if self.deadline_at is None and frame.deadline is not None:
             self.deadline_at = when.moment_or_duration(frame.deadline, now)
+        if parent is not None and parent.deadline_at is not None:
+            self.deadline_at = min(self.deadline_at or parent.deadline_at, parent.deadline_at)
         command = asked.get("command")
         env = asked.get("env")
         self.command = None if command is None else json_array(command)
@@ -149,6 +161,12 @@ class Draft:
         self.same: int | None = None
         if frame.on_full == "coalesce":
             self.same = _hash(f"{self.command}\0{self.payload}\0{cwd}\0{self.env}\0{self.needs}")
+        self.twin: int | None = None
+        family: tuple[Any, ...] = (None, None, 0, None, None, None)
+        if parent is not None:
+            self.twin = _hash(f"{self.asked_kind}\0{self.command}\0{self.payload}")
+            ends = asked.get("on_parent_end", "keep")
+            family = (parent.id, parent.root_id, parent.depth + 1, ends, self.twin, parent.asked_by)
         self.row = (
             kind,
             tenant,
@@ -170,6 +188,7 @@ class Draft:
             asked.get("timeout"),
             asked.get("max_attempts"),
             asked.get("on_lost"),
+            *family,
             "enqueued" if asked_kind is None else f"degraded from {asked_kind}",
         )
 

@@ -23,6 +23,10 @@ def starts_at_once(intake: "Intake", draft: "Draft", now: int) -> bool:
     needs = draft.needs.split(",") if draft.needs else []
     if _is_paused(intake, draft, needs):
         return False
+    if draft.parent is None:
+        waiting: Any = intake.db.execute(_SQL["waiting"]).fetchall()[0]
+        if waiting[0] >= waiting[1]:
+            return False
     enough = draft.frame.max_running + 1
     running: Any = intake.db.execute(_SQL["in_use"]).fetchall()
     values = {"band": draft.band, "enough": enough, "now": now}

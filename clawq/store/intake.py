@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import apsw
 
     from clawq.store.draft import Draft
+    from clawq.store.family import Parent
 
 _SQL = sqlfile.load("intake")
 
@@ -59,6 +60,7 @@ class Intake:
     __slots__ = (
         "_budgets",
         "_busy_lanes",
+        "_descendants",
         "_frames",
         "_held",
         "_kinds",
@@ -68,6 +70,7 @@ class Intake:
         "_tenants",
         "_total",
         "db",
+        "parents",
     )
 
     def __init__(self, db: "apsw.Connection") -> None:
@@ -76,6 +79,7 @@ class Intake:
         self._resources: dict[str, int] | None = None
         self._budgets: dict[str, tuple[int, int, int | None]] | None = None
         self._stamp: Any = None
+        self.parents: dict[int, Parent] = {}
 
     # ------------------------------------------------------------------ before the transaction
 
@@ -83,6 +87,7 @@ class Intake:
         """(identity, broken_identity, error) of the configuration in force, read anew."""
         self._stamp = self._rows("stamp")[0]
         self._frames = {}
+        self.parents.clear()
         self._resources = self._budgets = None
         identity, broken, error, _changed_at = self._stamp
         return identity, broken, error
@@ -125,13 +130,17 @@ class Intake:
     # ------------------------------------------------------------------ inside it
 
     def begin(self) -> bool:
-        """To be called once in each transaction; false when the configuration is no longer ``stamp``'s."""
+        """To be called once in each transaction; false when the configuration is no longer ``stamp``'s, or a
+        parent no longer as it was seen."""
         self._total = self._held = -1
         self._tenants: dict[str, int] = {}
         self._kinds: dict[str, int] = {}
         self._busy_lanes: set[object] = set()
+        self._descendants: dict[int, int] = {}
         self._observing: bool | None = None
-        return bool(self._rows("stamp")[0] == self._stamp)
+        if self._rows("stamp")[0] != self._stamp:
+            return False
+        return not self.parents or all(parent.still_is(self.db) for parent in self.parents.values())
 
     def take(self, draft: "Draft", now: int, ticking: bool) -> Taken:
         """Write the job, or find the one that has its dedupe key.
@@ -146,12 +155,21 @@ class Intake:
                     from clawq.store.refusals import note_old_key
 
                     note_old_key(self.db, draft, job_id, ended_at, now)
+                if draft.parent is not None:
+                    draft.parent.get_back(self.db, job_id)
                 return Taken("duplicate", job_id, state, deadline_at)
+        twin = None if draft.parent is None else draft.parent.twin_of(self.db, draft)
+        if twin is not None:
+            return Taken("duplicate", *twin)
         return self._accept(draft, now, ticking)
 
     def _accept(self, draft: "Draft", now: int, ticking: bool) -> Taken:
-        frame = draft.frame
+        frame, parent = draft.frame, draft.parent
         self._refuse_late(draft, now)
+        if parent is not None:
+            refused = parent.refusal(self.db, self._descendants)
+            if refused is not None:
+                self._refuse(refused, draft, now, ticking)
         if draft.needs or frame.spends:
             self._refuse_misfit(draft, now, ticking)
         state = job.HELD if draft.hold else job.SCHEDULED if draft.run_after > now else job.QUEUED
@@ -179,6 +197,8 @@ class Intake:
         if frame.on_busy == "reject" and state != job.HELD and not self._observes(ticking):
             start_by = draft.run_after + START_WITHIN_MS
         rank = draft.run_after - draft.priority * job.PRIORITY_POINT_MS
+        if parent is not None and parent.token is not None:
+            rank -= job.FIRST_MS
         ready_at = now if state == job.QUEUED else None
         self.db.execute(
             _SQL["insert_job"],
@@ -190,6 +210,8 @@ class Intake:
         self._held += draft.hold
         self._tenants[draft.tenant] += 1
         self._kinds[draft.kind] += 1
+        if parent is not None:
+            self._descendants[parent.root_id] += 1
         return Taken("admitted" if admitted else state, job_id, state, draft.deadline_at)
 
     def _take_key(self, draft: "Draft", job_id: int) -> None:
@@ -271,7 +293,8 @@ class Intake:
         """Refuse what no cap leaves a place for. The job that it was joined to, where it was."""
         frame = draft.frame
         most = frame.max_queued
-        if draft.band != 0:  # nor a child, whose parent waits for it: the last tenth is for these
+        if draft.band != 0 and draft.parent is None:
+            # The last tenth is for critical jobs, and for children, whose parents wait for them.
             most -= most // 10
         if self._total < 0 or draft.tenant not in self._tenants or draft.kind not in self._kinds:
             self._count(draft)

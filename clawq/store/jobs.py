@@ -40,22 +40,29 @@ class KeyTaken(WrongState):
         )
 
 
-def cancel(db: apsw.Connection, job_id: int, now: int) -> str:
+def cancel(db: apsw.Connection, job_id: int, now: int, tree: bool = False) -> str:
     """Cancel what has not started; ask the supervisor to end what has. The state it is now in.
 
-    Raises NoSuchJob, WrongState.
+    Its children that have not started are cancelled too; with ``tree`` all below it, what runs as well, also
+    when it has ended itself. Raises NoSuchJob, WrongState.
     """
-    at = {"job_id": job_id, "now": now}
+    at = {"job_id": job_id, "now": now, "tree": tree}
     with Immediate(db):
-        return (
-            _changed(db, "cancel", at)
-            or _changed(db, "ask_cancel", at)
-            or _refuse(db, job_id, "cancelled", "scheduled, queued, held, starting, running or waiting")
-        )
+        state = views.state_of(db, job_id)
+        below = bool(tree and db.execute(_SQL["ask_cancel_below"], at).fetchall())
+        if tree or state in job.ACTIVE:
+            below = bool(db.execute(_SQL["cancel_below"], at).fetchall()) or below
+        changed = _changed(db, "cancel", at) or _changed(db, "ask_cancel", at)
+        if not changed and not below:
+            _refuse(db, job_id, "cancelled", "scheduled, queued, held, starting, running or waiting")
+    return changed or state
 
 
 def approve(db: apsw.Connection, job_id: int, now: int) -> str:
-    """Let a held job go on: ``queued``, or ``scheduled`` when it is not due. Raises NoSuchJob, WrongState."""
+    """Let a held job go on: ``queued``, or ``scheduled`` when it is not due; a question has ``succeeded``.
+
+    Raises NoSuchJob, WrongState.
+    """
     with Immediate(db):
         return _changed(db, "approve", {"job_id": job_id, "now": now}) or _refuse(
             db, job_id, "approved", "held"
@@ -98,6 +105,7 @@ def edit(
         "max_attempts": max_attempts,
         "run_after": run_after,
         "point": job.PRIORITY_POINT_MS,
+        "first": job.FIRST_MS,
     }
     with Immediate(db):
         return _changed(db, "edit", values) or _refuse(db, job_id, "edited", "scheduled, queued or held")
@@ -111,6 +119,8 @@ def retry(db: apsw.Connection, job_id: int, now: int, max_queued: int) -> str:
     with Immediate(db):
         waiting = dicts(db.execute(_SQL["pending"]))[0]["n"]
         if not _restart(db, job_id, now, "retried", RETRIED):
+            if dicts(db.execute(_SQL["is_question"], (job_id,))):
+                raise WrongState(job_id, "a question", "retried", "a command")
             _refuse(db, job_id, "retried", "dead, expired or cancelled")
         if waiting >= max_queued:
             raise Refused(
@@ -197,6 +207,7 @@ def _changed(db: apsw.Connection, query: str, values: Row) -> str:
 
 def _restart(db: apsw.Connection, job_id: int, now: int, reason: str, states: tuple[str, ...]) -> bool:
     values = {"job_id": job_id, "now": now, "reason": reason, "point": job.PRIORITY_POINT_MS}
+    values["first"] = job.FIRST_MS
     rows = dicts(db.execute(_SQL["restart"], {**values, "states": json.dumps(states)}))
     if not rows:
         return False

@@ -33,5 +33,6 @@ def like_it(db: "apsw.Connection", draft: "Draft") -> "tuple[int, str, int | Non
     """(id, state, deadline_at) of a waiting job that does what this one would."""
     values = {name: getattr(draft, name) for name in ("kind", "tenant", "same", "run_after", "hold", "needs")}
     values |= {name: getattr(draft, name) for name in ("command", "payload", "cwd", "env")}
+    values["parent_id"] = None if draft.parent is None else draft.parent.id
     found: Any = db.execute(_SQL["same"], values).fetchall()
     return found[0] if found else None

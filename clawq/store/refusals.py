@@ -41,7 +41,7 @@ def no_place(
 
     if total >= most:
         kept = frame.max_queued - most
-        reserve = f", and the last {kept} places are for band critical" if kept else ""
+        reserve = f", and the last {kept} places are for band critical and for children" if kept else ""
         what = f"the queue is full: {total} of at most {frame.max_queued} jobs wait{reserve}"
         return answer("queue_full", what, drain.pace(db, now), total - most)
     if tenant >= frame.tenant_max_queued:

@@ -58,8 +58,13 @@ CREATE TABLE jobs (
                                                        -- or 'workflow_limit'
     parent_id    INTEGER,
     root_id      INTEGER,
+    depth        INTEGER NOT NULL DEFAULT 0,           -- below its root
+    on_parent_end TEXT CHECK (on_parent_end IN ('keep', 'cancel')),
+    twin         INTEGER,                              -- of a child: a hash of the kind asked for, command and payload
+    asked_by     INTEGER,                              -- token of its parent's attempt that asked for it last
 
-    rank         INTEGER NOT NULL,                     -- order within a lane: first due minus priority
+    rank         INTEGER NOT NULL,                     -- order within a lane: first due minus priority; much less
+                                                       -- while its parent is under way (FIRST_MS of clawq/states.py)
     created_at   INTEGER NOT NULL,
     accepted_at  INTEGER NOT NULL,                     -- restarted by `retry`; max_age counts from here
     run_after    INTEGER NOT NULL,
@@ -120,6 +125,8 @@ CREATE INDEX jobs_not_ready ON jobs (kind, tenant, id)
     WHERE state IN ('scheduled', 'held') AND tries = 0 AND parent_id IS NULL;
 CREATE INDEX jobs_same ON jobs (kind, tenant, same, run_after, id)
     WHERE same IS NOT NULL AND state IN ('scheduled', 'queued', 'held');
+CREATE INDEX jobs_children ON jobs (parent_id, twin, id) WHERE parent_id IS NOT NULL;
+CREATE INDEX jobs_descendants ON jobs (root_id) WHERE root_id IS NOT NULL AND kind <> 'ask';
 CREATE INDEX jobs_aside ON jobs (state, id)              -- held, unknown, scheduled
     WHERE token IS NULL AND ended_at IS NULL AND state <> 'queued';
 
@@ -155,6 +162,11 @@ CREATE TABLE attempts (
     peak_procs   INTEGER,
     worked_at    INTEGER,                              -- when its tree was last seen to use CPU time
     log          TEXT    NOT NULL,
+    waiting_since INTEGER,                             -- in `clawq wait` since then ...
+    awaits       TEXT CHECK (awaits IS NULL OR json_valid(awaits)),    -- ... for these jobs
+    back_at      INTEGER,                              -- since when it has wanted its slots back ...
+    back_reason  TEXT,                                 -- ... and which it lacks
+    waited_ms    INTEGER NOT NULL DEFAULT 0,           -- in waits that are over: its timeout does not count them
     UNIQUE (job_id, number),
     CHECK ((ended_at IS NULL) = (outcome IS NULL))
 ) STRICT;
@@ -429,4 +441,49 @@ WHEN OLD.state IN ('queued', 'starting', 'running') AND NEW.state NOT IN ('start
         SELECT id FROM jobs INDEXED BY jobs_parked_root
         WHERE coalesce(root_id, id) = coalesce(OLD.root_id, OLD.id) AND state = 'queued' AND parked = 'workflow_limit'
         ORDER BY rank, id LIMIT 1);
+END;
+
+-- Children of work under way go first in their lane; its end puts back those that nothing above waits for any more.
+CREATE TRIGGER jobs_children_first AFTER UPDATE OF token ON jobs WHEN OLD.token IS NULL AND NEW.token IS NOT NULL BEGIN
+    UPDATE jobs SET rank = rank - 1000000000000000
+    WHERE parent_id = NEW.id AND state IN ('scheduled', 'queued', 'held') AND rank > -500000000000000;
+END;
+
+CREATE TRIGGER jobs_children_last AFTER UPDATE OF token ON jobs WHEN OLD.token IS NOT NULL AND NEW.token IS NULL BEGIN
+    UPDATE jobs SET rank = rank + 1000000000000000
+    WHERE parent_id = NEW.id AND state IN ('scheduled', 'queued', 'held') AND rank < -500000000000000
+        AND NOT EXISTS (
+            WITH RECURSIVE above(id) AS (
+                SELECT NEW.parent_id
+                UNION
+                SELECT p.parent_id FROM above CROSS JOIN jobs p ON p.id = above.id WHERE above.id IS NOT NULL)
+            SELECT 1 FROM above CROSS JOIN jobs a ON a.id = above.id WHERE a.token IS NOT NULL);
+END;
+
+-- Nobody is there to hear the answer.
+CREATE TRIGGER jobs_withdraw AFTER UPDATE OF token ON jobs WHEN OLD.token IS NOT NULL AND NEW.token IS NOT OLD.token
+BEGIN
+    UPDATE jobs SET state = 'cancelled', reason = 'withdrawn', changed_at = NEW.changed_at, ended_at = NEW.changed_at,
+        last_error = 'its asker ended before anybody answered'
+    WHERE parent_id = NEW.id AND kind = 'ask' AND asked_by = OLD.token AND state = 'held';
+END;
+
+-- What its end means for those below it: a cancelled parent takes along what has not started, and every end those
+-- that were to end with it.
+CREATE TRIGGER jobs_orphans AFTER UPDATE OF state ON jobs WHEN OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL
+    AND EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_children WHERE parent_id = NEW.id)
+BEGIN
+    UPDATE jobs SET cancel_at = coalesce(cancel_at, NEW.changed_at)
+    WHERE parent_id = NEW.id AND on_parent_end = 'cancel' AND state IN ('starting', 'running', 'waiting');
+    UPDATE jobs SET state = 'cancelled', reason = 'parent ended', changed_at = NEW.changed_at,
+        ended_at = NEW.changed_at, parked = NULL, ready_at = NULL,
+        last_error = 'its parent, job ' || NEW.id || ', ' || iif(NEW.state = 'cancelled', 'was cancelled', 'has ended')
+    WHERE id IN (
+        WITH RECURSIVE below(id) AS (
+            SELECT id FROM jobs WHERE parent_id = NEW.id AND state IN ('scheduled', 'queued', 'held')
+                AND (NEW.state = 'cancelled' OR on_parent_end = 'cancel')
+            UNION
+            SELECT c.id FROM below CROSS JOIN jobs c ON c.parent_id = below.id
+            WHERE c.state IN ('scheduled', 'queued', 'held'))
+        SELECT id FROM below);
 END;

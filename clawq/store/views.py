@@ -308,9 +308,15 @@ def show(db: apsw.Connection, settings: Settings, logs: str, job_id: int) -> Row
             "retries": {row["reason"]: row["n"] for row in dicts(db.execute(_SQL["retries"], (job_id,)))},
             "events": dicts(db.execute(_SQL["events"], (job_id,))),
             "effects": effects.of_job(db, job_id),
-            "children": [],
+            "children": [row for row in below(db, settings, job_id) if row["parent_id"] == job_id],
             "result": _result(db, job_id),
         }
+
+
+def below(db: apsw.Connection, settings: Settings, job_id: int) -> list[Row]:
+    """Rows of a job's descendants, each right below its parent; five hundred at most."""
+    ids = [row["id"] for row in dicts(db.execute(_SQL["below"], {"job_id": job_id}))]
+    return _rows(db, settings, ids) if ids else []
 
 
 def _result(db: apsw.Connection, job_id: int) -> Any:

@@ -313,7 +313,7 @@ def test_every_number_of_a_job_moves_with_its_job(empty: apsw.Connection) -> Non
         for name in columns(empty, table)
         if any(part in name for part in ("job", "parent", "root", "child")) or name.endswith("id")
     }
-    assert named - set(NO_JOBS) - {"pid"} == set(merge._JOB_NUMBERS)
+    assert named - set(NO_JOBS) - {"pid", "on_parent_end"} == set(merge._JOB_NUMBERS)
 
 
 def test_every_column_comes_back_as_the_replaced_database_has_it(tmp_path: Path) -> None:

@@ -210,7 +210,20 @@ def test_a_million_waiting_jobs_are_not_looked_through(desk: Desk) -> None:
     for name, index in (("same", "jobs_same (kind=? AND tenant=? AND same=?"), ("oldest", "jobs_not_ready")):
         sql = load("overload")[name]
         values = dict.fromkeys(
-            ("kind", "tenant", "same", "run_after", "hold", "command", "payload", "cwd", "env", "needs"), 1
+            (
+                "kind",
+                "tenant",
+                "same",
+                "run_after",
+                "hold",
+                "command",
+                "payload",
+                "cwd",
+                "env",
+                "needs",
+                "parent_id",
+            ),
+            1,
         )
         plan = [str(row[3]) for row in desk.db.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()]
         assert any(index in step for step in plan), plan

@@ -46,8 +46,8 @@ CONFIG: dict[str, dict[str, Any]] = {
     "limits": {"max_running": MAX_RUNNING},
     "tenants": {"a": {"max_running": OF_A}},
     "resources": {
-        "lamp": {"limit": OF_LAMP, "min_free_mb": None, "provider": False},
-        "api": {"limit": 2, "min_free_mb": None, "provider": True},
+        "lamp": {"limit": OF_LAMP, "min_free_mb": None, "keep": False, "provider": False},
+        "api": {"limit": 2, "min_free_mb": None, "keep": False, "provider": True},
     },
 }
 ENDS = (0, 0, 1, 2, 75, 143, None)

@@ -42,9 +42,9 @@ ONE_BY_ONE = {
     '[limits]\nretry_after = "1m"': ":2: limits.retry_after: unknown key: it belongs in [host]",
     '[bands.bulk]\nband = "bulk"': ":2: bands.bulk.band: unknown key: it belongs in [kinds.NAME]",
     # Keys of a larger clawq are not taken and ignored.
-    "[limits]\nmax_depth = 4": ":2: limits.max_depth: unknown key: expected one of max_running, max_running_per_tenant, "
-    "max_running_per_workflow, max_queued, max_queued_per_tenant, max_held, reserve_after, age_boost, retention, "
-    "log_max_mb",
+    "[limits]\nstdout = 4": ":2: limits.stdout: unknown key: expected one of max_running, max_running_per_tenant, "
+    "max_running_per_workflow, max_depth, max_descendants, max_queued, max_queued_per_tenant, max_held, max_waiting, "
+    "reserve_after, age_boost, retention, log_max_mb",
     # A key that stands somewhere else is sent there, whatever is spelled like it here.
     '[limits]\nmax_held = 3\nmode = "observe"': (
         ":3: limits.mode: unknown key: it belongs at the top of the file, before the first table"

@@ -59,7 +59,7 @@ def test_lines_that_parse(line: str, expected: dict[str, object]) -> None:
         ("--tennant=x", "unknown option '--tennant': did you mean --tenant?"),
         ("-x", "unknown option '-x'"),
         ("-json", "unknown option '-json': did you mean --json?"),
-        ("--parent 3", "unknown option '--parent'"),
+        ("--parents 3", "unknown option '--parents'"),
         ("--json=yes", "--json takes no value: write --json alone"),
         ("--tenant", "--tenant needs a value: --tenant NAME, or --tenant=VALUE"),
         ("--tenant --json", "--tenant needs a value"),
@@ -203,7 +203,9 @@ def test_values_that_are_taken(given_: dict[str, object], expected: dict[str, ob
         ({"kind": ""}, "kind '': a name"),
         ({"knd": "x"}, "unknown key 'knd': did you mean kind?"),
         ({"wait": True}, "unknown key 'wait'"),
-        ({"parent": 3}, "unknown key 'parent'"),
+        ({"parents": 3}, "unknown key 'parents'"),
+        ({"parent": 0}, "--parent 0: a whole number from 1 to"),
+        ({"on_parent_end": "die"}, "--on-parent-end 'die': one of keep, cancel is needed"),
     ],
 )
 def test_values_that_are_refused(given_: dict[str, object], message: str) -> None:

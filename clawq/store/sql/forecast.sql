@@ -4,6 +4,11 @@
 -- Nothing is forecast for what a person has paused, nor by a supervisor that was asked to end.
 SELECT scope, name FROM pauses UNION ALL SELECT 'stop', '' FROM meta WHERE key = 'stop';
 
+-- name: waiting
+-- How many are in `clawq wait`, and how many may be before only children start.
+SELECT coalesce(sum(n), 0), (SELECT body ->> '$.limits.max_waiting' FROM config WHERE id = 1)
+FROM tally WHERE state = 'waiting';
+
 -- name: in_use
 -- Slots taken: a row for each lane with running jobs, so never more than max_running.
 SELECT band, tenant, kind, needs, n FROM tally WHERE state IN ('starting', 'running');

@@ -77,8 +77,10 @@ WHERE d.tenant = ? AND d.kind = ? AND d.key = ?;
 INSERT INTO dedupe (tenant, kind, key, job_id, until_end) VALUES (?, ?, ?, ?, ?);
 
 -- name: waiting
--- What the caps count, from the tally: as dear as there are lanes, however many jobs wait.
-SELECT coalesce(sum(n), 0), coalesce(sum(n) FILTER (WHERE tenant = ?1), 0),
+-- What the caps count, from the tally: as dear as there are lanes, however many jobs wait. Questions to people
+-- only count as held.
+SELECT coalesce(sum(n) FILTER (WHERE kind <> 'ask'), 0),
+       coalesce(sum(n) FILTER (WHERE tenant = ?1 AND kind <> 'ask'), 0),
        coalesce(sum(n) FILTER (WHERE kind = ?2), 0), coalesce(sum(n) FILTER (WHERE state = 'held'), 0)
 FROM tally WHERE state IN ('scheduled', 'queued', 'held');
 
@@ -91,8 +93,8 @@ SELECT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_exclusive
 -- The job's own options are frozen here; what stays NULL is read from its kind at each start.
 INSERT INTO jobs (kind, tenant, band, priority, needs, command, payload, cwd, path, env, same, asked_kind,
                   dedupe_key, dedupe_scope, exclusive, stale_at, deadline_at, timeout_ms, max_attempts, on_lost,
-                  reason, state, changed_at, parked, rank, created_at, accepted_at, run_after, ready_at, start_by)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                  parent_id, root_id, depth, on_parent_end, twin, asked_by, reason, state, changed_at, parked, rank, created_at, accepted_at, run_after, ready_at, start_by)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: nagged
 -- The day of the last word about a missing supervisor.

@@ -9,10 +9,35 @@ WHERE id = :job_id AND state IN ('scheduled', 'queued', 'held') RETURNING state;
 UPDATE jobs SET cancel_at = coalesce(cancel_at, :now)
 WHERE id = :job_id AND state IN ('starting', 'running', 'waiting') RETURNING state;
 
+-- name: cancel_below
+-- The children that have not started, and theirs; of the whole tree only with :tree. Those that run go on.
+UPDATE jobs SET state = 'cancelled', reason = 'cancelled', changed_at = :now, ended_at = :now, parked = NULL,
+    ready_at = NULL, last_error = 'cancelled with job ' || :job_id
+WHERE state IN ('scheduled', 'queued', 'held') AND id IN (
+    WITH RECURSIVE below(id) AS (
+        SELECT id FROM jobs INDEXED BY jobs_children
+        WHERE parent_id = :job_id AND (:tree OR state IN ('scheduled', 'queued', 'held'))
+        UNION
+        SELECT c.id FROM below CROSS JOIN jobs c INDEXED BY jobs_children ON c.parent_id = below.id
+        WHERE :tree OR c.state IN ('scheduled', 'queued', 'held'))
+    SELECT id FROM below) RETURNING id;
+
+-- name: ask_cancel_below
+-- With --tree: those that run too.
+UPDATE jobs SET cancel_at = coalesce(cancel_at, :now)
+WHERE state IN ('starting', 'running', 'waiting') AND id IN (
+    WITH RECURSIVE below(id) AS (
+        SELECT id FROM jobs INDEXED BY jobs_children WHERE parent_id = :job_id
+        UNION
+        SELECT c.id FROM below CROSS JOIN jobs c INDEXED BY jobs_children ON c.parent_id = below.id)
+    SELECT id FROM below) RETURNING id;
+
 -- name: approve
--- A held job goes on to where it would have gone without --hold.
-UPDATE jobs SET state = iif(run_after > :now, 'scheduled', 'queued'), reason = 'approved', changed_at = :now,
-    ready_at = iif(run_after > :now, NULL, :now)
+-- A held job goes on to where it would have gone without --hold; a question is answered.
+UPDATE jobs SET state = CASE WHEN kind = 'ask' THEN 'succeeded' WHEN run_after > :now THEN 'scheduled'
+                        ELSE 'queued' END,
+    reason = 'approved', changed_at = :now, ready_at = iif(kind = 'ask' OR run_after > :now, NULL, :now),
+    ended_at = iif(kind = 'ask', :now, NULL)
 WHERE id = :job_id AND state = 'held' RETURNING state;
 
 -- name: deny
@@ -30,7 +55,8 @@ UPDATE jobs SET
     timeout_ms = coalesce(:timeout_ms, timeout_ms),
     max_attempts = coalesce(:max_attempts, max_attempts),
     run_after = coalesce(:run_after, run_after),
-    rank = coalesce(:run_after, rank + priority * :point) - coalesce(:priority, priority) * :point,
+    rank = coalesce(:run_after - iif(rank < -:first / 2, :first, 0), rank + priority * :point)
+        - coalesce(:priority, priority) * :point,
     state = CASE WHEN :run_after IS NULL OR state = 'held' THEN state
                  WHEN :run_after > :now THEN 'scheduled' ELSE 'queued' END,
     parked = iif(:run_after > :now, NULL, parked),
@@ -45,12 +71,17 @@ WHERE id = :job_id AND state IN ('scheduled', 'queued', 'held') RETURNING state;
 -- name: restart
 -- Begins again as if accepted now: the limits of its life keep their distance from acceptance.
 UPDATE jobs SET state = 'queued', reason = :reason, changed_at = :now, attempts = 0, accepted_at = :now,
-    run_after = :now, ready_at = :now, rank = :now - priority * :point,
+    run_after = :now, ready_at = :now, rank = :now - priority * :point
+        - iif(EXISTS (SELECT 1 FROM jobs p WHERE p.id = jobs.parent_id AND p.token IS NOT NULL), :first, 0),
     stale_at = stale_at + (:now - accepted_at), deadline_at = deadline_at + (:now - accepted_at), start_by = NULL,
     retry_by = NULL, limits_met = 0, forks_failed = 0,
     started_at = NULL, ended_at = NULL, exit_code = NULL, last_error = NULL, error_class = NULL, cancel_at = NULL
-WHERE id = :job_id AND state IN (SELECT value FROM json_each(:states))
+WHERE id = :job_id AND state IN (SELECT value FROM json_each(:states)) AND kind <> 'ask'
 RETURNING tenant, coalesce(asked_kind, kind) AS kind, dedupe_key, dedupe_scope;
+
+-- name: is_question
+-- It has nothing to run.
+SELECT id FROM jobs WHERE id = ? AND kind = 'ask';
 
 -- name: settle
 -- A person says what became of a job that nobody could tell.
@@ -69,7 +100,7 @@ SELECT job_id FROM dedupe WHERE tenant = :tenant AND kind = :kind AND key = :key
 
 -- name: pending
 -- How full the queue is, as the cap counts it.
-SELECT coalesce(sum(n), 0) AS n FROM tally WHERE state IN ('scheduled', 'queued', 'held');
+SELECT coalesce(sum(n), 0) AS n FROM tally WHERE state IN ('scheduled', 'queued', 'held') AND kind <> 'ask';
 
 -- name: pause
 -- A second pause of the same thing changes nothing.

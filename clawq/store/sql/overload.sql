@@ -23,9 +23,10 @@ WHERE id = :job_id;
 
 -- name: same
 -- A waiting job that this one may be joined to: the hash finds it, the columns prove it. It must not start later
--- than this one asked to, nor wait for a person unless this one would.
+-- than this one asked to, nor wait for a person unless this one would, nor end with another parent than its own.
 SELECT id, state, deadline_at FROM jobs INDEXED BY jobs_same
 WHERE kind = :kind AND tenant = :tenant AND same = :same AND run_after <= :run_after
     AND state IN ('scheduled', 'queued', 'held') AND (state <> 'held' OR :hold)
     AND command IS :command AND payload IS :payload AND cwd = :cwd AND env IS :env AND needs = :needs
+    AND parent_id IS :parent_id
 ORDER BY run_after, id LIMIT 1;

@@ -129,6 +129,15 @@ SELECT id FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL AND state =
     AND (:kind IS NULL OR kind = :kind) AND (:tenant IS NULL OR tenant = :tenant)
 ORDER BY ended_at DESC, id DESC LIMIT :limit;
 
+-- name: below
+-- A job's descendants, each right below its parent; five hundred are answer enough.
+WITH RECURSIVE below(id, level) AS (
+    SELECT id, 1 FROM jobs INDEXED BY jobs_children WHERE parent_id = :job_id
+    UNION ALL
+    SELECT c.id, below.level + 1 FROM below CROSS JOIN jobs c INDEXED BY jobs_children ON c.parent_id = below.id
+    ORDER BY 2 DESC, 1)
+SELECT id FROM below LIMIT 500;
+
 -- name: more
 -- What a person sees of a job besides its row.
 SELECT exclusive, payload, reason, changed_at, ready_at, accepted_at, cancel_at, parked, timeout_ms, tries
