@@ -57,6 +57,18 @@ def test_dying_at_any_point_runs_the_agent_once(fleet: Fleet, point: str, second
     check_one_run(fleet, job_id, 0, "succeeded")
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("who", "points"), [("supervisor", 7), ("commands", 20)])
+def test_dying_at_any_commit_leaves_the_old_state_or_the_new_one(
+    home: Home, who: str, when: str, points: int
+) -> None:
+    """The daemon's death forgot what ran, or ran it a second time."""
+    argv = [sys.executable, "-m", "tests.commits", who, when]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= points
+
+
 @pytest.mark.parametrize("restart", ["while it runs", "after it ended"])
 def test_an_agent_outlives_its_supervisor(fleet: Fleet, restart: str) -> None:
     fleet.configure("[kinds.default]\nmax_attempts = 1\n")
