@@ -20,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from clawq.lines import Cut, Line
     from clawq.paths import Home
 
 
@@ -128,12 +129,13 @@ class Producer:
         return answer
 
     def enqueue_many(
-        self, batch: "Sequence[Mapping[str, object] | ClawqError]", dry_run: bool = False
+        self, batch: "Sequence[Mapping[str, object] | Cut | ClawqError]", dry_run: bool = False
     ) -> "list[Receipt | ClawqError]":
         """The answers in order, from one transaction: a receipt, or the UsageError or Refused of that job.
 
-        An error in the place of a job is its answer. Raises what concerns all of them: ConfigError,
-        LeaseLost, StorageError and Refused ``database_busy``; nothing is accepted then.
+        An error in the place of a job is its answer; a ``Cut`` is what clawq.lines made of one.
+        Raises what concerns all of them: ConfigError, LeaseLost, StorageError and Refused
+        ``database_busy``; nothing is accepted then.
         """
         now = time.time_ns() // 1_000_000
         ticking = self.ticks(now)
@@ -206,19 +208,26 @@ class Producer:
     # ------------------------------------------------------------------ the steps of enqueue_many
 
     def _write(
-        self, drafts: "list[Draft | ClawqError]", now: int, ticking: bool, dry_run: bool
+        self, drafts: "list[Draft | Line | ClawqError]", now: int, ticking: bool, dry_run: bool
     ) -> "list[Receipt | ClawqError] | None":
         """One transaction; None when the configuration changed since it was read."""
         intake = self.intake
         answers: list[Receipt | ClawqError] = []
         try:
             with Immediate(intake.db):
-                if not intake.begin():
+                if not intake.begin(len(drafts) > 1):
                     return None
                 for draft in drafts:
                     if isinstance(draft, ClawqError):
                         answers.append(draft)
                         continue
+                    if isinstance(draft, tuple):
+                        like, payload, key, command = draft
+                        job_id = intake.take_plain(like, payload, key, command, now, ticking)
+                        if job_id is not None:
+                            answers.append(_plain_receipt(like, None if dry_run else job_id))
+                            continue
+                        draft = like.like(payload, key, command)
                     try:
                         taken = intake.take(draft, now, ticking)
                     except Refused as error:
@@ -235,6 +244,7 @@ class Producer:
                             degraded=taken.degraded,
                         )
                     )
+                intake.finish()
                 if dry_run:
                     raise _DryRun
         except _DryRun:
@@ -243,7 +253,7 @@ class Producer:
 
     def _note(
         self,
-        drafts: "list[Draft | ClawqError]",
+        drafts: "list[Draft | Line | ClawqError]",
         answers: "list[Receipt | ClawqError]",
         now: int,
         dry_run: bool,
@@ -256,7 +266,8 @@ class Producer:
         for draft, answer in zip(drafts, answers, strict=True):
             if isinstance(answer, Receipt):
                 news = news or answer.outcome not in ("duplicate", "held")
-            elif isinstance(answer, Refused) and isinstance(draft, Draft):
+            elif isinstance(answer, Refused) and not isinstance(draft, ClawqError):
+                draft = draft[0] if isinstance(draft, tuple) else draft
                 where = (answer.reason, draft.kind, draft.tenant)
                 counts[where] = counts.get(where, 0) + 1
         if counts:
@@ -267,6 +278,14 @@ class Producer:
             from clawq.poke import poke
 
             poke(self.home, b"e")
+
+
+def _plain_receipt(draft: Draft, job_id: int | None) -> Receipt:
+    deadline = draft.deadline_at
+    state = draft.plain.state
+    return Receipt(
+        state, job_id, state, None, None, draft.key is not None, None if deadline is None else iso(deadline)
+    )
 
 
 class _DryRun(Exception):

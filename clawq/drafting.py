@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from clawq.lines import Cut, Line
     from clawq.store.draft import Frame
     from clawq.store.family import Parent
     from clawq.store.intake import Intake
@@ -35,24 +36,36 @@ class Drafter:
         self._path = utf8_path()
         self._programs: dict[tuple[str, str, str], bool] = {}
 
-    def read(self, batch: "Sequence[Mapping[str, object] | ClawqError]") -> "list[Draft | ClawqError]":
+    def read(
+        self, batch: "Sequence[Mapping[str, object] | Cut | ClawqError]"
+    ) -> "list[Draft | Line | ClawqError]":
         """In order: the draft of each job, or the error that is its answer; an error stays itself.
 
         Raises LeaseLost, inside a job that is no longer this agent's.
         """
-        now = self._now
-        drafts: list[Draft | ClawqError] = []
+        shapes = None
+        drafts: list[Draft | Line | ClawqError] = []
         for given in batch:
             if isinstance(given, ClawqError):
                 drafts.append(given)
                 continue
             try:
-                drafts.append(self._draft(options.read(given, now), now))
+                if isinstance(given, tuple):
+                    if shapes is None:
+                        from clawq.lines import Shapes
+
+                        shapes = Shapes(self._make, self._now)
+                    drafts.append(shapes.read(given))
+                else:
+                    drafts.append(self._make(given))
             except LeaseLost:
                 raise
             except ClawqError as error:
                 drafts.append(error)
         return drafts
+
+    def _make(self, given: "Mapping[str, object]") -> Draft:
+        return self._draft(options.read(given, self._now), self._now)
 
     def _draft(self, asked: "dict[str, Any]", now: int) -> Draft:
         """Everything about a job that can be told without the transaction.

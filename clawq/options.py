@@ -180,27 +180,41 @@ def _timeout(flag: str, value: object, now: int) -> int:
 
 def _payload(flag: str, value: object, now: int) -> "str | bytes":
     """bytes stay bytes, JSON text that is still to be checked; any other value is written as JSON."""
-    if isinstance(value, bytes):
-        text = value.strip()
-    else:
-        import json
+    if not isinstance(value, bytes):
+        return _payload_text(value)
+    text = value.strip()
+    _check_size(len(text))
+    return text
 
-        try:
-            written = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-            text = written.encode()
-        except UnicodeEncodeError:  # a lone surrogate, which JSON can only write as \ud800
-            written = json.dumps(value, allow_nan=False, separators=(",", ":"))
-            text = written.encode()
-        except (TypeError, ValueError, RecursionError) as error:
-            raise UsageError(
-                f"the payload cannot be written as JSON ({error})", "pass what JSON can hold"
-            ) from None
-    if len(text) > PAYLOAD_MAX:
+
+def _payload_text(value: object) -> str:
+    import json
+
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        size = len(text.encode())
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can only write as \ud800
+        text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+        size = len(text)
+    except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(
-            f"the payload has {len(text)} bytes, more than {PAYLOAD_MAX}",
+            f"the payload cannot be written as JSON ({error})", "pass what JSON can hold"
+        ) from None
+    _check_size(size)
+    return text
+
+
+def check_payload(text: str) -> None:
+    """Raise UsageError for one that is too large."""
+    _check_size(len(text) if text.isascii() else len(text.encode()))
+
+
+def _check_size(payload: int) -> None:
+    if payload > PAYLOAD_MAX:
+        raise UsageError(
+            f"the payload has {payload} bytes, more than {PAYLOAD_MAX}",
             "pass a reference to it, such as a path",
         )
-    return text if isinstance(value, bytes) else written
 
 
 def _env(flag: str, value: object, now: int) -> "dict[str, str]":
@@ -238,6 +252,11 @@ def _cwd(flag: str, value: object, now: int) -> str:
 
 
 def _command(flag: str, value: object, now: int) -> "list[str]":
+    return command_words(value)
+
+
+def command_words(value: object) -> "list[str]":
+    """A command's words, checked. Raises UsageError."""
     if isinstance(value, str) and value:
         raise UsageError("the command is one text", 'give a list: ["ls", "-l"], or ["sh", "-c", "ls | wc"]')
     if not isinstance(value, (list, tuple)) or not value or not value[0]:
@@ -423,6 +442,11 @@ def read(given: "Mapping[str, object]", now: int) -> "dict[str, object]":
     if "dedupe_scope" in asked and "dedupe_key" not in asked:
         raise UsageError("--dedupe-scope without a key", "give --dedupe-key too")
     return asked
+
+
+def expanded_key(value: object, now: int) -> str:
+    """A dedupe key as ``read`` makes it. Raises UsageError."""
+    return _key("--dedupe-key", value, now)
 
 
 def near(word: str, words: "Iterable[str]") -> str:

@@ -4,6 +4,7 @@ import json
 import os
 import select
 
+from clawq import lines
 from clawq.cli import write_error, write_out
 from clawq.client import Producer, Receipt, refusal
 from clawq.errors import ClawqError, UsageError
@@ -11,6 +12,8 @@ from clawq.errors import ClawqError, UsageError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    Read = dict[str, object] | lines.Cut | ClawqError
 
 AT_ONCE = 1_000
 AT_ONCE_BYTES = 8 << 20
@@ -20,6 +23,8 @@ LINE_MAX = 1 << 20
 QUIET_S = 0.2
 """A pipe that is silent for so long is not made to wait for the thousandth line."""
 LINES_OF_ERRORS = 100
+SHAPES = 1_000
+"""How many shapes of lines are remembered."""
 
 SEVERITY = (0, 75, 65, 1, 2, 78, 77, 74)
 """Exit codes, the mildest first: the batch exits with the most severe of its lines."""
@@ -28,12 +33,15 @@ SEVERITY = (0, 75, 65, 1, 2, 78, 77, 74)
 class Batch:
     """Counts and answers of one run."""
 
-    __slots__ = ("accepted", "code", "duplicates", "form", "line", "refused")
+    __slots__ = ("accepted", "before", "code", "duplicates", "form", "line", "refused", "shapes")
 
     def __init__(self, form: str) -> None:
         self.form = form
         self.line = self.accepted = self.duplicates = self.refused = 0
         self.code = 0
+        self.before = ""
+        self.shapes: dict[str, bool] = {}
+        """Of the texts that lines leave when they are cut: whether they may be."""
 
     def answer(
         self, numbers: "list[int]", answers: "list[Receipt | ClawqError]", explained: bool = False
@@ -109,9 +117,9 @@ def _open(path: str) -> int:
         raise UsageError(f"--batch {path!r:.200}", why) from None
 
 
-def _chunks(descriptor: int, batch: Batch) -> "Iterator[list[tuple[int, dict[str, object] | ClawqError]]]":
+def _chunks(descriptor: int, batch: Batch) -> "Iterator[list[tuple[int, Read]]]":
     """Numbered lines, read: a thousand at once, or what there is when the input is silent."""
-    chunk: list[tuple[int, dict[str, object] | ClawqError]] = []
+    chunk: list[tuple[int, Read]] = []
     size = 0
     for line in _lines(descriptor):
         if line is None:
@@ -122,7 +130,7 @@ def _chunks(descriptor: int, batch: Batch) -> "Iterator[list[tuple[int, dict[str
         batch.line += 1
         if not line.strip():
             continue
-        chunk.append((batch.line, _read_line(line)))
+        chunk.append((batch.line, _read_line(line, batch)))
         size += len(line)
         if len(chunk) == AT_ONCE or size > AT_ONCE_BYTES:
             yield chunk
@@ -131,11 +139,22 @@ def _chunks(descriptor: int, batch: Batch) -> "Iterator[list[tuple[int, dict[str
         yield chunk
 
 
-def _read_line(line: bytes) -> "dict[str, object] | ClawqError":
+def _read_line(line: bytes, batch: Batch) -> "Read":
     if len(line) > LINE_MAX:
         return UsageError(f"it has more than {LINE_MAX} bytes", "pass a reference to large things")
     try:
-        value = json.loads(line.decode())
+        text = line.decode()
+        found = lines.cut(text, batch.before)
+        if found is not None:
+            cut, batch.before = found
+            good = batch.shapes.get(cut[0])
+            if good is None:
+                if len(batch.shapes) >= SHAPES:
+                    batch.shapes.clear()
+                good = batch.shapes[cut[0]] = lines.is_well_cut(cut)
+            if good:
+                return cut
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         return UsageError(f"it is not JSON ({error})", "one object a line")
     if not isinstance(value, dict):

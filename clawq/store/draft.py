@@ -83,7 +83,7 @@ class Draft:
     """A job as it would be written, apart from what only the transaction knows.
 
     ``lighter`` is what it becomes with ``on_busy = "degrade"``. The lighter one's ``asked_kind`` is still
-    this one's: the dedupe key is looked up and kept under that.
+    this one's: the dedupe key is looked up and kept under that. ``plain`` is for clawq.store.bulk.
     """
 
     __slots__ = (
@@ -102,6 +102,7 @@ class Draft:
         "needs",
         "parent",
         "payload",
+        "plain",
         "priority",
         "row",
         "run_after",
@@ -131,6 +132,7 @@ class Draft:
         self.kind = kind
         self.asked_kind = asked_kind or kind
         self.lighter: Draft | None = None
+        self.plain: Any = None
         self.tenant = tenant
         self.frame = frame
         self.band = job.BANDS.index(frame.band)
@@ -191,6 +193,41 @@ class Draft:
             *family,
             "enqueued" if asked_kind is None else f"degraded from {asked_kind}",
         )
+
+    def placed(self, state: str, now: int, parked: str | None = None, start_by: int | None = None) -> "Any":
+        """The bindings of ``insert_job``."""
+        rank = self.run_after - self.priority * job.PRIORITY_POINT_MS
+        if self.parent is not None and self.parent.token is not None:
+            rank -= job.FIRST_MS
+        ready_at = now if state == job.QUEUED else None
+        return (*self.row, state, now, parked, rank, now, now, self.run_after, ready_at, start_by)
+
+    def first_state(self, now: int) -> str:
+        """Where it would begin."""
+        return job.HELD if self.hold else job.SCHEDULED if self.run_after > now else job.QUEUED
+
+    def most_queued(self) -> int:
+        """How many may wait in all for this one still to be taken."""
+        most: int = self.frame.max_queued
+        if self.band != 0 and self.parent is None:
+            # The last tenth is for critical jobs, and for children, whose parents wait for them.
+            most -= most // 10
+        return most
+
+    def like(self, payload: str | None, key: str | None, command: str | None) -> "Draft":
+        """The same with another payload, dedupe key and JSON command; not with a ``lighter``, ``same`` or parent."""
+        other = Draft.__new__(Draft)
+        for name in Draft.__slots__:
+            setattr(other, name, getattr(self, name))
+        other.payload, other.key, other.command = payload, key, command
+        row = list(self.row)
+        row[_COMMAND], row[_PAYLOAD], row[_KEY] = command, payload, key
+        other.row = tuple(row)
+        return other
+
+
+_COMMAND, _PAYLOAD, _KEY = 5, 6, 12
+"""Their places in a draft's ``row``."""
 
 
 def _hash(text: str) -> int:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from clawq.store.bulk import Bulk
     from clawq.store.draft import Draft
     from clawq.store.family import Parent
 
@@ -65,6 +66,7 @@ class Intake:
         "_held",
         "_kinds",
         "_observing",
+        "_queue",
         "_resources",
         "_stamp",
         "_tenants",
@@ -80,6 +82,7 @@ class Intake:
         self._budgets: dict[str, tuple[int, int, int | None]] | None = None
         self._stamp: Any = None
         self.parents: dict[int, Parent] = {}
+        self._queue: Bulk | None = None
 
     # ------------------------------------------------------------------ before the transaction
 
@@ -129,15 +132,24 @@ class Intake:
 
     # ------------------------------------------------------------------ inside it
 
-    def begin(self) -> bool:
+    def begin(self, many: bool = False) -> bool:
         """To be called once in each transaction; false when the configuration is no longer ``stamp``'s, or a
-        parent no longer as it was seen."""
+        parent no longer as it was seen.
+
+        With ``many`` jobs may be written together: ``finish`` before the commit.
+        """
         self._total = self._held = -1
         self._tenants: dict[str, int] = {}
         self._kinds: dict[str, int] = {}
         self._busy_lanes: set[object] = set()
         self._descendants: dict[int, int] = {}
         self._observing: bool | None = None
+        if many and self._queue is None:
+            from clawq.store.bulk import Bulk
+
+            self._queue = Bulk(self.db)
+        if self._queue is not None:
+            self._queue.begin()
         if self._rows("stamp")[0] != self._stamp:
             return False
         return not self.parents or all(parent.still_is(self.db) for parent in self.parents.values())
@@ -147,6 +159,8 @@ class Intake:
 
         ``ticking`` says that a supervisor is alive. Raises Refused; the transaction stays usable.
         """
+        if self._queue is not None:
+            self._queue.flush()
         if draft.key is not None:
             for job_id, state, deadline_at, ended_at in self._rows(
                 "key_holder", (draft.tenant, draft.asked_kind, draft.key)
@@ -163,6 +177,56 @@ class Intake:
             return Taken("duplicate", *twin)
         return self._accept(draft, now, ticking)
 
+    def take_plain(
+        self,
+        draft: "Draft",
+        payload: str | None,
+        key: str | None,
+        command: str | None,
+        now: int,
+        ticking: bool,
+    ) -> int | None:
+        """The number of a job like ``draft`` with these, to be written at the latest by ``finish``.
+
+        None: it has to be looked at by itself, ``take(draft.like(payload, key, command), ...)``.
+        """
+        queue = self._queue
+        if queue is None:
+            return None
+        plain = draft.plain
+        if plain is None:
+            from clawq.store.bulk import plain_form
+
+            fits = not (draft.needs or draft.frame.spends) or self._misfit(draft) is None
+            plain = draft.plain = (plain_form(draft, now) if fits else None) or False
+        if (
+            not plain
+            or (ticking and plain.lane not in self._busy_lanes and plain.state == job.QUEUED)
+            or draft.tenant not in self._tenants
+            or draft.kind not in self._kinds
+        ):
+            return None
+        tenant, kind = self._tenants[draft.tenant], self._kinds[draft.kind]
+        if not _fits(draft, plain.most, self._total, tenant, kind, self._held):
+            return None
+        job_id = queue.next_id()
+        if key is not None:
+            until_end = draft.scope == "active"
+            self.db.execute(_SQL["take_free_key"], (draft.tenant, draft.asked_kind, key, job_id, until_end))
+            if not self.db.changes():
+                return None
+        queue.add(plain, payload, key, command)
+        self._total += 1
+        self._held += draft.hold
+        self._tenants[draft.tenant] = tenant + 1
+        self._kinds[draft.kind] = kind + 1
+        return job_id
+
+    def finish(self) -> None:
+        """Write what ``take_plain`` took."""
+        if self._queue is not None:
+            self._queue.flush()
+
     def _accept(self, draft: "Draft", now: int, ticking: bool) -> Taken:
         frame, parent = draft.frame, draft.parent
         self._refuse_late(draft, now)
@@ -172,7 +236,7 @@ class Intake:
                 self._refuse(refused, draft, now, ticking)
         if draft.needs or frame.spends:
             self._refuse_misfit(draft, now, ticking)
-        state = job.HELD if draft.hold else job.SCHEDULED if draft.run_after > now else job.QUEUED
+        state = draft.first_state(now)
         parked = None
         if (
             draft.exclusive is not None
@@ -196,15 +260,10 @@ class Intake:
         start_by = None
         if frame.on_busy == "reject" and state != job.HELD and not self._observes(ticking):
             start_by = draft.run_after + START_WITHIN_MS
-        rank = draft.run_after - draft.priority * job.PRIORITY_POINT_MS
-        if parent is not None and parent.token is not None:
-            rank -= job.FIRST_MS
-        ready_at = now if state == job.QUEUED else None
-        self.db.execute(
-            _SQL["insert_job"],
-            (*draft.row, state, now, parked, rank, now, now, draft.run_after, ready_at, start_by),
-        )
+        self.db.execute(_SQL["insert_job"], draft.placed(state, now, parked, start_by))
         job_id = self.db.last_insert_rowid()
+        if self._queue is not None:
+            self._queue.took(job_id)
         self._take_key(draft, job_id)
         self._total += 1
         self._held += draft.hold
@@ -252,6 +311,11 @@ class Intake:
             )
 
     def _refuse_misfit(self, draft: "Draft", now: int, ticking: bool) -> None:
+        refused = self._misfit(draft)
+        if refused is not None:
+            self._refuse(refused, draft, now, ticking)
+
+    def _misfit(self, draft: "Draft") -> Refused | None:
         """What no end of any other job could ever let start."""
         what = fix = ""
         for name in draft.needs.split(",") if draft.needs else ():
@@ -265,8 +329,7 @@ class Intake:
                 most = min(limit, own or limit)
                 what = f"it spends {amount} of budget {name!r}, which never has more than {most} for it"
                 fix = f"raise budgets.{name}.{key} in clawq.toml, or lower what the kind spends"
-        if what:
-            self._refuse(Refused("never_fits", what, fix), draft, now, ticking)
+        return Refused("never_fits", what, fix) if what else None
 
     def _when_busy(self, draft: "Draft", now: int, ticking: bool) -> "Draft | None":
         """The lighter job to take instead of one that cannot start now; None: this one may wait."""
@@ -292,10 +355,7 @@ class Intake:
     def _make_place(self, draft: "Draft", now: int, ticking: bool) -> Taken | None:
         """Refuse what no cap leaves a place for. The job that it was joined to, where it was."""
         frame = draft.frame
-        most = frame.max_queued
-        if draft.band != 0 and draft.parent is None:
-            # The last tenth is for critical jobs, and for children, whose parents wait for them.
-            most -= most // 10
+        most = draft.most_queued()
         if self._total < 0 or draft.tenant not in self._tenants or draft.kind not in self._kinds:
             self._count(draft)
         tenant, kind = self._tenants[draft.tenant], self._kinds[draft.kind]

@@ -96,6 +96,22 @@ INSERT INTO jobs (kind, tenant, band, priority, needs, command, payload, cwd, pa
                   parent_id, root_id, depth, on_parent_end, twin, asked_by, reason, state, changed_at, parked, rank, created_at, accepted_at, run_after, ready_at, start_by)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: take_free_key
+-- In a batch: nothing is changed when somebody has the key.
+INSERT INTO dedupe (tenant, kind, key, job_id, until_end) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: last_id
+-- The last job number ever given; a batch gives the next ones itself.
+SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'jobs'), 0);
+
+-- name: open_bulk
+-- The jobs from this one on come without their events and counts ...
+INSERT INTO bulk (first_id) VALUES (?);
+
+-- name: close_bulk
+-- ... which a trigger writes now.
+DELETE FROM bulk;
+
 -- name: nagged
 -- The day of the last word about a missing supervisor.
 SELECT value FROM meta WHERE key = 'nag_day';

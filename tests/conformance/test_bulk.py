@@ -1,0 +1,179 @@
+"""Jobs written together leave the same rows, events and counts as jobs written one by one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import apsw
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clawq import lines
+from clawq.client import Producer, Receipt
+from clawq.errors import ClawqError
+from clawq.paths import Home
+from tests.producers import configure
+from tests.rows import check_books, put
+
+CONFIG = """
+[limits]
+max_queued = 60
+[kinds.small]
+command = ["true"]
+queue_cap = 4
+[kinds.coalescing]
+command = ["true"]
+queue_cap = 3
+on_full = "coalesce"
+[kinds.dropping]
+command = ["true"]
+queue_cap = 3
+on_full = "drop_oldest"
+[kinds.filled]
+command = ["echo", "{field:id}"]
+[kinds.light]
+command = ["true"]
+[kinds.busy]
+command = ["true"]
+on_busy = "degrade"
+degrade_to = "light"
+"""
+
+MIXED: list[dict[str, Any]] = [
+    {"command": ["true"], "payload": {"n": 1}},
+    {"command": ["true"], "payload": {"n": 2}},
+    {"command": ["echo", "a"]},
+    {"command": ["echo", "b"], "dedupe_key": "k1"},
+    {"command": ["echo", "c"], "dedupe_key": "k1"},
+    {"command": ["echo", "c"], "dedupe_key": "k2", "dedupe_scope": "active"},
+    {"command": ["echo", "c"], "dedupe_key": "k2", "dedupe_scope": "active"},
+    {"command": ["echo", "c"], "dedupe_key": None, "payload": None},
+    *({"kind": "small", "payload": n} for n in range(6)),
+    *({"kind": "coalescing", "payload": n % 2} for n in range(6)),
+    *({"kind": "dropping", "payload": {"n": n}} for n in range(6)),
+    *({"kind": "busy", "payload": {"n": n}} for n in range(3)),
+    {"kind": "filled", "payload": {"id": 1}},
+    {"kind": "filled", "payload": {"n": 1}},
+    {"kind": "filled", "payload": {"id": 2}},
+    *({"command": ["true"], "exclusive": "x", "needs": ["shell"]} for _ in range(3)),
+    {"command": ["true"], "hold": True},
+    {"command": ["true"], "delay": "1h", "deadline": "2h"},
+    {"command": ["true"], "stale_after": "1h", "priority": 3, "band": "critical", "tenant": "t"},
+    {"command": ["no such program"]},
+    {"command": ["true", 7]},
+    {"command": ["true"], "env": {"payload": "x", "command": "y"}},
+    {"env": {"payload": "x"}, "command": ["true"], "payload": {"payload": 1}},
+    *({"command": ["true"], "payload": n} for n in range(40)),
+]
+
+
+def _state(db: apsw.Connection) -> dict[str, list[Any]]:
+    jobs = (
+        "id, kind, tenant, band, priority, needs, state, reason, parked, command, payload, env, asked_kind,"
+        " dedupe_key, dedupe_scope, exclusive, rank - created_at, run_after - created_at,"
+        " ready_at - created_at,"
+        " stale_at - created_at, deadline_at - created_at, start_by"
+    )
+    return {
+        "jobs": db.execute(f"SELECT {jobs} FROM jobs ORDER BY id").fetchall(),
+        "events": db.execute(
+            "SELECT job_id, from_state, to_state, reason FROM events ORDER BY job_id, id"
+        ).fetchall(),
+        "tally": db.execute("SELECT * FROM tally ORDER BY 1, 2, 3, 4, 5").fetchall(),
+        "dedupe": db.execute("SELECT * FROM dedupe ORDER BY 1, 2, 3").fetchall(),
+    }
+
+
+def _told(answer: Receipt | ClawqError) -> str:
+    return (
+        answer.reason
+        if isinstance(answer, ClawqError)
+        else f"{answer.outcome} {answer.job_id} {answer.state}"
+    )
+
+
+def _cut_or_whole(text: str, before: str) -> tuple[Any, str]:
+    found = lines.cut(text, before)
+    assert found is not None
+    line, before = found
+    return (line if lines.is_well_cut(line) else json.loads(text)), before
+
+
+@pytest.mark.parametrize("repeat", [1, 3])
+def test_written_together_as_one_by_one(home: Home, repeat: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clawq.client.time.time_ns", lambda: 1_800_000_000_000_000_000)
+    configure(home, CONFIG)
+    texts = [json.dumps(each, separators=(",", ":")) for each in MIXED * repeat]
+    with Producer(home) as producer:
+        alone = [producer.enqueue_many([json.loads(text)])[0] for text in texts]
+        one_by_one = _state(producer.intake.db)
+        check_books(producer.intake.db)
+        producer.intake.db.execute("DELETE FROM jobs; DELETE FROM dedupe; DELETE FROM sqlite_sequence")
+        before, batch = "", []
+        for text in texts:
+            line, before = _cut_or_whole(text, before)
+            batch.append(line)
+        together = producer.enqueue_many(batch)
+        assert [_told(each) for each in together] == [_told(each) for each in alone]
+        assert _state(producer.intake.db) == one_by_one
+        check_books(producer.intake.db)
+
+
+def test_nobody_can_commit_without_having_paid(db: apsw.Connection) -> None:
+    db.execute("BEGIN IMMEDIATE; INSERT INTO bulk (first_id) VALUES (1)")
+    put(db)
+    with pytest.raises(apsw.ConstraintError):
+        db.execute("COMMIT")
+    db.execute("DELETE FROM bulk; COMMIT")
+    assert db.execute("SELECT from_state, to_state FROM events").fetchall() == [("new", "queued")]
+
+
+def test_an_illegal_first_state_does_not_come_in_with_the_crowd(db: apsw.Connection) -> None:
+    db.execute("BEGIN IMMEDIATE; INSERT INTO bulk (first_id) VALUES (1)")
+    put(db)
+    put(db, state="unknown")
+    with pytest.raises(apsw.ConstraintError, match="illegal transition"):
+        db.execute("DELETE FROM bulk")
+    db.execute("ROLLBACK")
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["payload", '"payload":', "x", "\\", '"']),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["payload", "command", "n"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+_NAMES = st.sampled_from(["payload", "dedupe_key", "command", "kind", "env", "pay\\load", "tenant"])
+
+
+@given(st.dictionaries(_NAMES, _VALUES, max_size=6), st.sampled_from([(",", ":"), (", ", ": ")]))
+def test_a_line_that_was_cut_is_still_what_was_written(
+    line: dict[str, Any], separators: tuple[str, str]
+) -> None:
+    text = json.dumps(line, separators=separators)
+    found = lines.cut(text, "")
+    if found is None or not lines.is_well_cut(found[0]):
+        return
+    whole = lines.whole(found[0])
+    assert whole is not None
+    if isinstance(whole.get("payload"), bytes):
+        whole["payload"] = json.loads(whole["payload"])  # type: ignore[arg-type]  # it was looked at
+    assert whole == line
+
+
+@pytest.mark.parametrize(
+    "text", ['{"payload": NaN}', '{"payload": }', '{"payload"', '{"command": "x"}', '{"dedupe_key": 1}']
+)
+def test_what_cannot_be_cut_is_read_as_a_whole(text: str) -> None:
+    assert lines.cut(text, "") is None
+
+
+def test_a_broken_line_is_found_when_its_shape_is_new() -> None:
+    found = lines.cut('{"payload": 1', "")
+    assert found is not None
+    with pytest.raises(ValueError):
+        lines.is_well_cut(found[0])
