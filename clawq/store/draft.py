@@ -215,7 +215,8 @@ class Draft:
         return most
 
     def like(self, payload: str | None, key: str | None, command: str | None) -> "Draft":
-        """The same with another payload, dedupe key and JSON command; not with a ``lighter``, ``same`` or parent."""
+        """The same with another payload, dedupe key and JSON command; not with ``lighter``, ``same`` or
+        ``parent``."""
         other = Draft.__new__(Draft)
         for name in Draft.__slots__:
             setattr(other, name, getattr(self, name))
