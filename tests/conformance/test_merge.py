@@ -278,8 +278,8 @@ def test_whatever_happened_since_nothing_ended_runs_again(
 # ---------------------------------------------------------------- every table and column there is
 
 MADE_ANEW = ("meta", "states", "transitions", "tally", "lanes", "bulk")
-"""Written by the program, or counted from the jobs; `meta` is queue, life and numbers, each by a rule. `bulk` is
-empty outside of a transaction."""
+"""Written by the program, or counted from the jobs; `meta` is queue, life and numbers, each by a rule.
+`bulk` is empty outside of a transaction."""
 BY_A_RULE = ("jobs", "effects", "dedupe", "pauses", "config")
 NO_JOBS = ("boot_id", "id")
 """Columns with a name like a job's number that hold none. The jobs' own `id` is shifted by name."""
