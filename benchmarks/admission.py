@@ -25,6 +25,7 @@ from clawq.settings import Settings
 from clawq.store import config_row, lanes
 from clawq.store.connection import open_db
 from clawq.supervisor.admit import admit, limits_from
+from clawq.supervisor.notices import Notices
 from clawq.supervisor.probes import Probes
 from clawq.supervisor.state import State, wall_ms
 
@@ -92,7 +93,7 @@ def _queue(jobs: int) -> Iterator[State]:
         _fill(db, jobs)
         settings = Settings.from_text(config_row.load(db)[1])
         try:
-            yield State(home, db, settings, "", "boot", False, Probes(home), None)
+            yield State(home, db, settings, "", "boot", False, Probes(home), Notices(home), None)
         finally:
             db.close()
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Literal
 
-FORM = 4
+FORM = 5
 """Of the compiled body. Part of identity(), so that a clawq with another form compiles the file again."""
 
 NO_FILE = f"{FORM}:"
@@ -266,6 +266,7 @@ class Settings:
         "host",
         "limits",
         "mode",
+        "notifies",
         "resources",
     )
 
@@ -283,6 +284,9 @@ class Settings:
         self._kinds: dict[str, dict[str, Any]] = body["kinds"]
         self._defaults: dict[str, Any] = body["kind_defaults"]
         self._seen: dict[tuple[str, str], Kind] = {}
+        tables = (*self._kinds.values(), *self._bands.values())
+        self.notifies = self.alerts.notify is not None or any(table.get("notify") for table in tables)
+        """Whether anybody is told of anything."""
 
     @classmethod
     def from_text(cls, body_text: str) -> Settings:

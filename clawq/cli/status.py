@@ -87,7 +87,7 @@ def look() -> Document:
             silent_ms=int(1000 * (supervisor["last_tick_age_s"] or 0)),
             ticking=supervisor["running"],
         )
-        document["alerts"] = [alert._asdict() for alert in found]
+        document["alerts"] = [{"reason": each.reason, "text": each.text, "fix": each.fix} for each in found]
     return document
 
 

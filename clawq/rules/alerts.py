@@ -33,11 +33,15 @@ PERSONS = frozenset({"paused", "held"})
 
 
 class Alert(NamedTuple):
-    """``reason`` is a fixed word; ``text`` says what is wrong, ``fix`` what to do about it."""
+    """``reason`` is a fixed word; ``text`` says what is wrong, ``fix`` what to do about it.
+
+    ``about`` tells two of the same reason apart, and stays the same while the alert lasts.
+    """
 
     reason: str
     text: str
     fix: str
+    about: str = ""
 
     @property
     def needs_person(self) -> bool:
@@ -290,6 +294,7 @@ def _gates(facts: Facts) -> Iterator[Alert]:
                 "gate_closed",
                 f"nothing starts for {_span(gate.closed_ms)}: {gate.reason}, {_jobs(gate.jobs)} waiting",
                 _OPENS.get(gate.reason, "`clawq status` shows the host"),
+                gate.reason,
             )
 
 
@@ -301,6 +306,7 @@ def _quiet(facts: Facts) -> Iterator[Alert]:
                 "quiet",
                 f"{who} has neither written nor computed for {_span(each.quiet_ms)}",
                 f"`clawq logs {each.job_id}`; if it hangs, `clawq cancel {each.job_id}`",
+                str(each.job_id),
             )
 
 
@@ -364,12 +370,14 @@ def _repeats(facts: Facts) -> Iterator[Alert]:
                 f"key {each.key!r:.60} of {each.kind} answered duplicate {_span(each.answered_ms)} ago, and "
                 f"its job {each.job_id} {ended}",
                 "if it is to run again, put {date} or {hour} into the key",
+                f"{each.tenant}/{each.kind}",
             )
 
 
 def _pauses(facts: Facts) -> Iterator[Alert]:
     for pause in facts.pauses:
-        yield Alert("paused", f"{pause.what} is paused, for {_span(pause.since_ms)}", f"`{pause.lift}`")
+        text = f"{pause.what} is paused, for {_span(pause.since_ms)}"
+        yield Alert("paused", text, f"`{pause.lift}`", pause.what)
 
 
 def _held(facts: Facts) -> Iterator[Alert]:

@@ -31,6 +31,7 @@ MEASURED = (
     "turns",
     "old_keys",
     "notices",
+    "notices_seen",
 )
 """What was measured, spent and told: the newer figures are the true ones."""
 _JOB_NUMBERS = ("job_id", "parent_id", "root_id")

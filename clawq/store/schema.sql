@@ -347,14 +347,21 @@ CREATE TABLE old_keys (
     PRIMARY KEY (tenant, kind)
 ) STRICT, WITHOUT ROWID;
 
--- What people were told by `notify`, so that no restart tells it again. `about` is a kind and `word` a state, seen
--- up to the job (seen_at, seen_id); or `word` is an alert's reason and `about` what it is about, last seen at seen_at.
+-- Up to which job of a state notices have looked.
+CREATE TABLE notices_seen (
+    state TEXT    PRIMARY KEY,
+    at    INTEGER NOT NULL,
+    id    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What people were told by `notify`, so that no restart tells it again. `word` is a state and `about` a kind: so many
+-- jobs, the last of them job_id, are still to be told; or `word` is an alert's reason, which is told once while it lasts.
 CREATE TABLE notices (
     word    TEXT    NOT NULL,
     about   TEXT    NOT NULL,
-    seen_at INTEGER NOT NULL,
-    seen_id INTEGER NOT NULL DEFAULT 0,
-    told_at INTEGER NOT NULL,
+    pending INTEGER NOT NULL DEFAULT 0,
+    job_id  INTEGER,
+    told_at INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (word, about)
 ) STRICT, WITHOUT ROWID;
 

@@ -33,6 +33,7 @@ from clawq.supervisor import outputs
 from clawq.supervisor.adopt import adopt, clear_run_folder, exit_watch
 from clawq.supervisor.end import forget, is_to_end, signal_if_due
 from clawq.supervisor.look import Findings, look, measure_trees, see_outside
+from clawq.supervisor.notices import Notices
 from clawq.supervisor.probes import Probes
 from clawq.supervisor.record import Written, record
 from clawq.supervisor.start import NotStarted, Ticket, prepare_run_folder, start
@@ -101,6 +102,7 @@ class Supervisor:
                     boot_id=platform.boot_id(),
                     until_idle=until_idle,
                     probes=Probes(home),
+                    notices=Notices(home),
                     observe=observe,
                     default_max_procs=load.default_max_user_procs(),
                 )
@@ -145,6 +147,7 @@ class Supervisor:
             self.say(f"stopped, {len(agents)} agents live on" if agents else "stopped")
         finally:
             self.state.probes.stop()
+            self.state.notices.stop()
             self.wakeups.close()
             # One that came last: whoever asked it to end does not want it to start again.
             self._take_signals()
@@ -176,6 +179,7 @@ class Supervisor:
                 self.wakeups.watch(row.token, watch)
         clear_run_folder(self.home, state.agents)
         state.probes.end_leftovers()
+        state.notices.end_leftovers()
 
     def _turn(self) -> bool:
         """One turn; True when it was the last."""
@@ -193,6 +197,7 @@ class Supervisor:
                 self._measure_trees(findings, mono)
                 self._tend_outputs(findings, mono)
                 self.state.probes.poll(mono)
+                self._look_for_news(mono)
                 written = self._record(findings, mono)
         except (Displaced, SchemaMoved):
             raise
@@ -210,9 +215,20 @@ class Supervisor:
             for ticket in written.tickets:
                 self._spawn(ticket)
             self.state.probes.committed(written.ask, self.state.settings, self.base_env, mono)
+            self.state.notices.committed(written.tell)
+        self.state.notices.begin(self.base_env, self.state.settings, mono)
         self._tend_wal(mono)
         self._plan_sleep(mono)
         return self._may_end(written is not None and written.idle)
+
+    def _look_for_news(self, mono: int) -> None:
+        """What people are to be told, and what came of telling them."""
+        notices = self.state.notices
+        notices.poll(mono)
+        notices.look_at_alerts(self.state.db, self.state.settings, os.getpid(), wall_ms(), mono)
+        for complaint in notices.complaints:
+            self.say(complaint)
+        notices.complaints.clear()
 
     def _take_signals(self) -> None:
         for number in self.wakeups.signals:
@@ -242,9 +258,10 @@ class Supervisor:
     def _may_end(self, idle: bool) -> bool:
         if self.state.mode in (HANDOVER, UPGRADE):
             return True
+        telling = self.state.notices.busy
         if self.state.mode in (DRAIN, NOW):
-            return not self.state.agents
-        return idle and self.state.until_idle
+            return not self.state.agents and not (telling and self.state.mode == DRAIN)
+        return idle and self.state.until_idle and not telling
 
     def _reload(self, mono: int) -> None:
         if mono - self.file_looked < IDLE_MS:
@@ -297,7 +314,15 @@ class Supervisor:
         now = wall_ms()
         due = mono >= self.record_at or now >= state.next_due
         renew = bool(state.agents) and mono >= self.renew_at
-        if not (changed or due or renew or findings or state.not_started or state.probes.owes(mono)):
+        if not (
+            changed
+            or due
+            or renew
+            or findings
+            or state.not_started
+            or state.probes.owes(mono)
+            or state.notices.owes(mono)
+        ):
             return None
         self._check_ground()
         self._measure(mono)
@@ -427,8 +452,9 @@ class Supervisor:
         self.sleep_until = min(self.sleep_until, self.record_at)
         if self.state.agents:
             self.sleep_until = min(self.sleep_until, self.renew_at)
-        if self.state.probes.look_again is not None:
-            self.sleep_until = min(self.sleep_until, self.state.probes.look_again)
+        for again in (self.state.probes.look_again, self.state.notices.look_again):
+            if again is not None:
+                self.sleep_until = min(self.sleep_until, again)
 
     def _complain(self, text: str, mono: int) -> None:
         """Say a problem once a minute, not once a turn."""

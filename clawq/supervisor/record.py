@@ -18,6 +18,7 @@ from clawq.supervisor import settle
 from clawq.supervisor.admit import admit, budget_rules
 from clawq.supervisor.agents import Agent
 from clawq.supervisor.look import Ended, Findings
+from clawq.supervisor.notices import Notice
 from clawq.supervisor.start import NotStarted, Ticket
 from clawq.supervisor.state import NOW, RUN, State
 
@@ -45,6 +46,8 @@ class Written:
     idle: bool = False
     ask: list[Due] = field(default_factory=list)
     """Unknown jobs whose probe is to be asked."""
+    tell: list[Notice] = field(default_factory=list)
+    """What people are to be told."""
 
 
 def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -> Written:
@@ -74,6 +77,7 @@ def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -
             )
             ledger.forget_spends(state.db, budget_rules(settings), now)
         written.next_due = attempts.next_due(state.db)
+        written.tell = state.notices.record(state.db, settings, now, mono)
         if state.until_idle and not written.tickets:
             written.idle = lanes.is_idle(state.db, paused) and not probes.any_due(state.db)
     return written

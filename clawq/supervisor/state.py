@@ -11,6 +11,7 @@ from clawq.host.load import HostSample
 from clawq.paths import Home
 from clawq.settings import Settings
 from clawq.supervisor.agents import Agent
+from clawq.supervisor.notices import Notices
 from clawq.supervisor.probes import Probes
 from clawq.supervisor.start import NotStarted
 
@@ -32,6 +33,7 @@ class State:
     boot_id: str
     until_idle: bool
     probes: Probes
+    notices: Notices
     default_max_procs: int | None
     mode: str = RUN
     agents: dict[int, Agent] = field(default_factory=dict)

@@ -32,6 +32,7 @@ from clawq.supervisor.adopt import adopt
 from clawq.supervisor.agents import Agent
 from clawq.supervisor.evidence import Found
 from clawq.supervisor.look import Ended, Findings
+from clawq.supervisor.notices import Notices
 from clawq.supervisor.probes import Probes
 from clawq.supervisor.record import Written, record
 from clawq.supervisor.start import Ticket
@@ -260,7 +261,7 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
     def new_supervisor(self) -> State:
         settings = Settings.from_text(config_row.load(self.db)[1])
         form = config_row.identity(self.db)
-        return State(NOWHERE, self.db, settings, form, "boot", False, Probes(NOWHERE), None)
+        return State(NOWHERE, self.db, settings, form, "boot", False, Probes(NOWHERE), Notices(NOWHERE), None)
 
     def take_over(self) -> None:
         self.state = self.new_supervisor()

@@ -22,7 +22,8 @@ from clawq.rules.classify import End
 from clawq.settings import Settings
 from clawq.store import jobs, probes, sqlfile
 from clawq.store.connection import open_db
-from clawq.supervisor.probes import ANSWER_WITHIN_MS, GRACE_MS, MOST_OUTPUT, Probes
+from clawq.supervisor.errands import GRACE_MS, MOST_OUTPUT, WITHIN_MS
+from clawq.supervisor.probes import Probes
 from clawq.supervisor.start import prepare_run_folder
 from tests.moves import put_in
 from tests.rows import check_books, states
@@ -92,13 +93,13 @@ def test_one_that_hangs_is_ended_with_its_group(
     )
     loop.turn()
     pid = pid_in(child)
-    loop.turn(ANSWER_WITHIN_MS - 1)
+    loop.turn(WITHIN_MS - 1)
     assert not gone(pid)
-    loop.turn(ANSWER_WITHIN_MS)
-    assert loop.probes.look_again == ANSWER_WITHIN_MS + GRACE_MS
+    loop.turn(WITHIN_MS)
+    assert loop.probes.look_again == WITHIN_MS + GRACE_MS
     until(lambda: gone(pid))  # by TERM; its parent does not mind
     assert loop.probes.asked
-    loop.until_answered(ANSWER_WITHIN_MS + GRACE_MS)
+    loop.until_answered(WITHIN_MS + GRACE_MS)
     assert (states(db), loop.error()) == ({job_id: job.UNKNOWN}, "its probe did not answer within 30 s")
     assert [name for name in os.listdir(home.run) if name.startswith("probe")] == []
 
