@@ -251,6 +251,17 @@ def _first(layers: tuple[Mapping[str, Any], ...], key: str) -> Any:
     return None
 
 
+class Schedule:
+    """One of ``[[schedules]]``: a job of ``kind`` at each time of ``cron``; ``catch_up``: once, or skip."""
+
+    __slots__ = ("catch_up", "cron", "kind")
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.cron: str = body["cron"]
+        self.kind: str = body["kind"]
+        self.catch_up: str = body["catch_up"]
+
+
 class Settings:
     """The effective configuration. Immutable by habit: a changed file makes a new one."""
 
@@ -268,6 +279,7 @@ class Settings:
         "mode",
         "notifies",
         "resources",
+        "schedules",
     )
 
     def __init__(self, body: Mapping[str, Any]) -> None:
@@ -283,6 +295,7 @@ class Settings:
         self._tenants: dict[str, dict[str, Any]] = body["tenants"]
         self._kinds: dict[str, dict[str, Any]] = body["kinds"]
         self._defaults: dict[str, Any] = body["kind_defaults"]
+        self.schedules = tuple(Schedule(each) for each in body["schedules"])
         self._seen: dict[tuple[str, str], Kind] = {}
         tables = (*self._kinds.values(), *self._bands.values())
         self.notifies = self.alerts.notify is not None or any(table.get("notify") for table in tables)

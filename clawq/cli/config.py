@@ -185,7 +185,8 @@ def _print(values: Sequence[Value], defaults: Sequence[Value]) -> None:
     for table, rows in groupby((*told, *defaults), key=lambda each: each.path[:-1]):
         is_default = table == ("kinds", "NAME")
         if table:
-            page.title("every kind that does not say otherwise" if is_default else f"[{dotted(table)}]")
+            header = "[[schedules]]" if table[0] == "schedules" else f"[{dotted(table)}]"
+            page.title("every kind that does not say otherwise" if is_default else header)
         page.table(
             (Column("key"), Column("value", elastic=True), Column("from")),
             [

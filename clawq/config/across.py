@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clawq.config.lines import Path, line_of
-from clawq.config.models import BUILT_IN_RESOURCES, MOST, Budget, Resource, Table
+from clawq.config.models import BUILT_IN_RESOURCES, MOST, Budget, Resource, Schedule, Table
 from clawq.config.problems import Problem, dotted, expects, near, quoted
 from clawq.rules.fairness import share_slots
 from clawq.states import BANDS, DEFAULT_KIND
@@ -25,6 +25,7 @@ def problems_across(raw: Raw, lines: Lines) -> Iterator[Problem]:
     yield from _shares(raw, lines)
     yield from _spends(raw, lines)
     yield from _degrading(raw, lines)
+    yield from _schedules(raw, lines)
 
 
 def warnings_across(body: Raw, lines: Lines) -> Iterator[Problem]:
@@ -118,6 +119,37 @@ def _spends(raw: Raw, lines: Lines) -> Iterator[Problem]:
                         line, key, what, "no such job could ever start: lower it, or raise the budget"
                     )
                     break
+
+
+def _schedules(raw: Raw, lines: Lines) -> Iterator[Problem]:
+    schedules = raw.get("schedules")
+    kinds = {DEFAULT_KIND, *_names(raw, "kinds")}
+    seen: set[tuple[str, str]] = set()
+    for index, each in enumerate(schedules if isinstance(schedules, list) else ()):
+        if not isinstance(each, dict):
+            continue
+        at: Path = ("schedules", index)
+        for key in ("cron", "kind"):
+            if key not in each:
+                fix = f"expected {expects(Schedule.model_fields[key]).text}"
+                yield Problem(line_of(lines, at), dotted((*at, key)), "missing", fix)
+        kind, when = each.get("kind"), each.get("cron")
+        if not isinstance(kind, str):
+            continue
+        where = line_of(lines, (*at, "kind")), dotted((*at, "kind"))
+        if kind not in kinds:
+            yield Problem(*where, f"no kind {quoted(kind)}", near(kind, sorted(kinds)))
+        elif not _said(raw, kind, _band_of(raw, kind), "command")[1]:
+            yield Problem(*where, f"kind {quoted(kind)} has no command", "give it one: nobody else will")
+        if isinstance(when, str) and (kind, " ".join(when.split())) in seen:
+            yield Problem(*where, "the same kind at the same times, twice", "leave one of them out")
+        seen.add((kind, " ".join(str(when).split())))
+
+
+def _band_of(raw: Raw, kind: str) -> str:
+    """The band that the kind's jobs have, as far as it can be told."""
+    band = _said(raw, kind, "", "band")[0]
+    return band if isinstance(band, str) else "normal"
 
 
 def _degrading(raw: Raw, lines: Lines) -> Iterator[Problem]:

@@ -158,6 +158,7 @@ def _body(file: ClawqToml, folder: str) -> dict[str, Any]:
         "bands": bands,
         "tenants": {name: _keys(tenant, written=True) for name, tenant in file.tenants.items()},
         "kinds": kinds,
+        "schedules": [_keys(schedule) for schedule in file.schedules],
         "kind_defaults": {key: value for key, value in _keys(Kind()).items() if value not in (None, {})},
     }
 

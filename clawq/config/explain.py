@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from clawq.config.compiler import check_text, compiled_name
 from clawq.config.lines import Path
-from clawq.config.models import Alerts, Band, Budget, Host, Kind, Limits, Resource, Tenant, Top
+from clawq.config.models import Alerts, Band, Budget, Host, Kind, Limits, Resource, Schedule, Tenant, Top
 from clawq.config.problems import dotted, expects, quoted
 
 DEFAULT = "default"
@@ -79,6 +79,8 @@ class _Sources:
                         yield self.written((section, name, key), plain(model, key, table))
         for name in self.body["kinds"]:
             yield from self.kind(name)
+        for index, table in enumerate(self.body["schedules"]):
+            yield from self.table(("schedules", index), Schedule, table, {"catch_up": "once"})
 
     def table(
         self, path: Path, model: type[BaseModel], table: Mapping[str, Any], defaults: Mapping[str, Any]

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from clawq import options, placeholders, when
 from clawq.errors import UsageError
+from clawq.rules import cron
 from clawq.rules.classify import TOLD_CLASSES
 from clawq.rules.facts import PRESSURES
 from clawq.rules.readers import NAMES as READERS
@@ -187,6 +188,15 @@ def _errors(value: object) -> list[dict[str, str]]:
     return value
 
 
+def _cron(value: object) -> str:
+    text = _text(value)
+    try:
+        cron.parse(text)
+    except cron.CronError as error:
+        raise Said(error.what, error.fix) from None
+    return " ".join(text.split())
+
+
 def _path(value: object) -> str:
     path = os.path.expanduser(_text(value))
     if not path or path.startswith("~"):
@@ -279,6 +289,10 @@ FilePath = Annotated[str, PlainValidator(_path), Expects('a path such as "~/.con
 Name = Annotated[str, PlainValidator(_name)]
 BandName = Annotated[str, _one_of("band", BANDS)]
 KindName = Annotated[str, PlainValidator(_kind_name)]
+CronTime = Annotated[
+    str, PlainValidator(_cron), Expects('a time as in a crontab, such as "0 7 * * *" or "@daily"')
+]
+CatchUp = Annotated[str, _one_of("choice", ("once", "skip")), Expects('"once" or "skip"')]
 OtherKind = Annotated[str, PlainValidator(_kind_name), Expects('a kind such as "site.qa.light"')]
 Spends = Annotated[dict[Name, Positive], Expects("a table of amounts such as { model_tokens = 8000 }")]
 
@@ -479,6 +493,23 @@ class Kind(KindKeys):
     mcp: YesNo = _key(False, "may be enqueued through `clawq mcp`, by any agent that has it as a tool")
 
 
+class Schedule(Table):
+    """clawq as the clock: a job of a kind at each such time, for machines that sleep. One table for each."""
+
+    cron: CronTime | None = _key(
+        None,
+        "when, in local time: minute, hour, day of month, month and day of week, or @hourly, @daily ...",
+        example="0 7 * * *",
+        required=True,
+    )
+    kind: OtherKind | None = _key(
+        None, "the kind, which has a command, of the job", example="digest.daily", required=True
+    )
+    catch_up: CatchUp = _key(
+        "once", 'what was missed while the machine slept or no supervisor ran: "once" for all, or "skip"'
+    )
+
+
 class Top(Table):
     """Before the first table."""
 
@@ -500,3 +531,4 @@ class ClawqToml(Top):
     bands: dict[BandName, Band] = {}
     tenants: dict[Name, Tenant] = {}
     kinds: dict[KindName, Kind] = {}
+    schedules: Annotated[list[Schedule], Expects("tables, each headed [[schedules]]")] = []

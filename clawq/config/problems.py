@@ -83,8 +83,12 @@ def near(name: str, names: Sequence[str]) -> str:
 
 
 def dotted(path: Path) -> str:
-    """A key as TOML writes it: ``kinds."site.qa".needs``. Control characters are escaped."""
-    return ".".join(part if _BARE.fullmatch(part) else quoted(part) for part in map(str, path))
+    """A key as TOML writes it: ``kinds."site.qa".needs``. Control characters are escaped.
+
+    Which one of ``[[schedules]]`` is meant, its line says.
+    """
+    names = (part for part in path if isinstance(part, str))
+    return ".".join(part if _BARE.fullmatch(part) else quoted(part) for part in names)
 
 
 def quoted(text: str) -> str:
@@ -134,11 +138,13 @@ _TABLES = ("limits", "host", "kinds.NAME", "resources.NAME", "budgets.NAME", "ba
 
 
 def _where_it_belongs(path: Path, value: object) -> str:
-    if isinstance(value, dict) and len(path) > 2:
+    if isinstance(value, dict) and len(path) > 2 and path[0] != "schedules":
         return f"a name with a dot needs quotes: [{path[0]}.{quoted('.'.join(map(str, path[1:])))}]"
     name, names = str(path[-1]), list(model_at(path[:-1]).model_fields)
     if name in Top.model_fields:
         return "it belongs at the top of the file, before the first table"
+    if name in ("cron", "catch_up") and path[0] != "schedules":
+        return "it belongs under a header [[schedules]]"
     for table in _TABLES:
         if name in model_at(tuple(table.split("."))).model_fields:
             return f"it belongs in [{table}]"
@@ -153,6 +159,8 @@ def _wanted(path: Path) -> str:
         return _expects_inside(section).text
     if len(path) == 4:  # a member of a table that is a value, such as `env`
         return _expects_inside(model_at(path[:2]).model_fields[str(path[2])]).text
+    if len(path) == 2 and path[0] == "schedules":
+        return "a table headed [[schedules]]"
     if len(path) == 2 and tables_of(section):
         return f"a table [{dotted(path)}]"
     return expects(model_at(path[:-1]).model_fields[str(path[-1])]).text

@@ -20,6 +20,7 @@ from clawq.config.models import (
     KindKeys,
     Limits,
     Resource,
+    Schedule,
     Tenant,
     Top,
 )
@@ -82,6 +83,12 @@ _MORE_KINDS = """\
 """
 
 
+_SCHEDULES = """\
+# clawq as the clock, which a machine that sleeps needs: each of these has a header of its own. A kind in one
+# of them and in a crontab runs twice.
+"""
+
+
 def template() -> str:
     """A clawq.toml that changes nothing and shows everything."""
     parts = [
@@ -98,6 +105,7 @@ def template() -> str:
         _TENANTS + _keys(Tenant),
         f'{_KINDS}#[kinds."site.qa"]\n{_keys(Kind)}',
         _MORE_KINDS,
+        f"{_SCHEDULES}#[[schedules]]\n{_keys(Schedule)}",
     ]
     return "\n".join(parts)
 
@@ -115,6 +123,7 @@ def tables() -> str:
         ("`[bands.NAME]`", Band, own(Band)),
         ("`[tenants.NAME]`", Tenant, None),
         ("`[kinds.NAME]`", Kind, None),
+        ("`[[schedules]]`", Schedule, None),
     ):
         rows = [
             f"### {title}",

@@ -9,7 +9,8 @@
    what came too late, leases, and one pass of admission.
 7. *Act*, once that is committed: signal, spawn, forget what ended. If the commit failed, nothing was done and
    nothing is remembered, and the next turn finds the same facts again.
-8. *Sleep* until the earliest time that anything above named.
+8. *Chores*: schedules that are due.
+9. *Sleep* until the earliest time that anything above named.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from clawq.store.connection import BUSY_MS, Immediate, SchemaMoved, open_db, sto
 from clawq.store.wal import Wal
 from clawq.supervisor import outputs
 from clawq.supervisor.adopt import adopt, clear_run_folder, exit_watch
+from clawq.supervisor.chores import Chores
 from clawq.supervisor.end import forget, is_to_end, signal_if_due
 from clawq.supervisor.look import Findings, look, measure_trees, see_outside
 from clawq.supervisor.notices import Notices
@@ -129,6 +131,7 @@ class Supervisor:
         self.complaint = ("", 0)
         self.locked_since = 0
         self.wal = Wal(db, home.db)
+        self.chores = Chores(home, say)
 
     def run(self) -> int:
         """Turn until asked to stop or, with ``until_idle``, until nothing is left to do. The exit code.
@@ -219,6 +222,7 @@ class Supervisor:
         self.state.notices.begin(self.base_env, self.state.settings, mono)
         self._tend_wal(mono)
         self._plan_sleep(mono)
+        self._do_chores(mono)
         return self._may_end(written is not None and written.idle)
 
     def _look_for_news(self, mono: int) -> None:
@@ -445,6 +449,16 @@ class Supervisor:
                 self.wal.tend(mono)
         except ClawqError as error:
             self._complain(str(error), mono)
+
+    def _do_chores(self, mono: int) -> None:
+        try:
+            with storage_errors(self.home.db):
+                due_in = self.chores.turn(self.state)
+        except ClawqError as error:
+            self._complain(str(error), mono)
+            return
+        if due_in is not None:
+            self.sleep_until = min(self.sleep_until, mono + due_in)
 
     def _plan_sleep(self, mono: int) -> None:
         if self.state.not_started:

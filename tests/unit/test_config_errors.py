@@ -30,11 +30,44 @@ def complaints(text: str) -> list[str]:
 
 BUDGETS = '[budgets.tokens]\nlimit = 100\nper = "1m"\nper_tenant = 40\n'
 
+A_KIND = '[kinds.a]\ncommand = ["true"]\n'
+SCHEDULE = A_KIND + '[[schedules]]\ncron = "@daily"\nkind = "a"\n'
+
 ONE_BY_ONE = {
+    A_KIND + '[[schedules]]\ncron = "0 7 * * 8"\nkind = "a"': (
+        ":4: schedules.cron: day of week '8': 0 to 7, or sun to sat"
+    ),
+    A_KIND + '[[schedules]]\ncron = "7"\nkind = "a"': (
+        ":4: schedules.cron: 1 field instead of 5: minute hour day-of-month month day-of-week, or one of @hourly, "
+        "@daily, @weekly, @monthly, @yearly"
+    ),
+    A_KIND + '[[schedules]]\ncron = 7\nkind = "a"': (
+        ':4: schedules.cron: expected a time as in a crontab, such as "0 7 * * *" or "@daily", not 7'
+    ),
+    A_KIND + '[[schedules]]\nkind = "a"': (
+        ':3: schedules.cron: missing: expected a time as in a crontab, such as "0 7 * * *" or "@daily"'
+    ),
+    SCHEDULE + '[[schedules]]\ncron = "@daily"': (
+        ':6: schedules.kind: missing: expected a kind such as "site.qa.light"'
+    ),
+    SCHEDULE.replace('"a"', '"aa"'): ':5: schedules.kind: no kind "aa": did you mean a?',
+    SCHEDULE + "[kinds.b]\n[[schedules]]\nkind = 'b'\ncron = '@daily'": (
+        ':8: schedules.kind: kind "b" has no command: give it one: nobody else will'
+    ),
+    SCHEDULE + '[[schedules]]\ncron = " @daily "\nkind = "a"': (
+        ":8: schedules.kind: the same kind at the same times, twice: leave one of them out"
+    ),
+    SCHEDULE + 'catchup = "once"': ":6: schedules.catchup: unknown key: did you mean catch_up?",
+    SCHEDULE + 'catch_up = "onec"': (
+        ":6: schedules.catch_up: no such choice 'onec': did you mean once? one of once, skip"
+    ),
+    "[schedules]\ncron = 1": ":1: schedules: expected tables, each headed [[schedules]], not a table",
+    "schedules = [1]": ":1: schedules: expected a table headed [[schedules]], not 1",
+    '[kinds.a]\ncron = "@daily"': ":2: kinds.a.cron: unknown key: it belongs under a header [[schedules]]",
     "[limits]\nmax_runing = 3": ":2: limits.max_runing: unknown key: did you mean max_running?",
     "lmits = 3": ":1: lmits: unknown key: did you mean limits?",
     "zzz = 3": ":1: zzz: unknown key: expected one of mode, limits, host, alerts, resources, budgets, env, bands, "
-    "tenants, kinds",
+    "tenants, kinds, schedules",
     '[kinds."site.qa"]\nlease = "1m"\nmax_atempts = 3': (
         ':3: kinds."site.qa".max_atempts: unknown key: did you mean max_attempts?'
     ),

@@ -12,11 +12,14 @@ import pytest
 from clawq.config.__main__ import DOCS, docs
 from clawq.config.compiler import Checked, check_text
 from clawq.config.explain import Value, explain, in_order, plain, toml
-from clawq.config.models import Band, Budget, ClawqToml, Host, Kind, Limits, Resource, Tenant, Top
+from clawq.config.models import Band, Budget, ClawqToml, Host, Kind, Limits, Resource, Schedule, Tenant, Top
 from clawq.config.problems import tables_of
 from clawq.config.reference import WIDTH, own, template, write_template
 
 FILE = "/home/me/clawq.toml"
+
+
+A_SCHEDULE = 'cron = "@daily"\nkind = "x"\n'
 
 
 def check(text: str) -> Checked:
@@ -42,6 +45,7 @@ def test_the_template_shows_every_key_in_its_table() -> None:
     assert set().union(*checked.raw["bands"].values()) >= set(own(Band)) == {"share"}
     assert set().union(*checked.raw["tenants"].values()) == set(Tenant.model_fields)
     assert set().union(*checked.raw["kinds"].values()) == set(Kind.model_fields)
+    assert set().union(*checked.raw["schedules"]) == set(Schedule.model_fields)
     assert set(checked.raw) == set(ClawqToml.model_fields)
 
 
@@ -56,8 +60,9 @@ def test_what_the_template_calls_a_default_is_one() -> None:
         if "=" not in line or line.startswith("#") or any(word in told for word in unset):
             continue
         header = next((each for each in reversed(lines[:number]) if each.startswith("[")), "")
-        required = "limit = 1\n" if header == "[resources.anthropic]" else ""
-        body = check(f"{header}\n{required}{line}").body
+        required = {"[resources.anthropic]": "limit = 1\n", "[[schedules]]": A_SCHEDULE}.get(header, "")
+        kind = '[kinds.x]\ncommand = ["true"]\n' if required == A_SCHEDULE else ""
+        body = check(f"{kind}{header}\n{required}{line}").body
         assert body is not None, line
         if header in (
             "",
@@ -80,7 +85,7 @@ def test_the_template_is_pleasant_to_read() -> None:
 
 
 def test_every_key_has_a_meaning_and_an_example() -> None:
-    for model in (Top, Limits, Host, Resource, Budget, Tenant, Band, Kind):
+    for model in (Top, Limits, Host, Resource, Budget, Tenant, Band, Kind, Schedule):
         for name, info in model.model_fields.items():
             assert info.description, name
             extra = info.json_schema_extra
@@ -94,7 +99,7 @@ def test_the_reference_is_current() -> None:
 
 def test_the_examples_of_the_reference_are_right() -> None:
     examples = re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    assert len(examples) == 2
+    assert len(examples) == 3
     for example in examples:
         text = example if example.startswith("[") else f"[kinds.x]\n{example}"
         assert check(text).problems == check(text).warnings == ()
@@ -218,4 +223,5 @@ def test_each_kind_of_table_has_its_model() -> None:
         "bands": Band,
         "tenants": Tenant,
         "kinds": Kind,
+        "schedules": Schedule,
     }
