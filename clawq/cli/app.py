@@ -40,6 +40,7 @@ SECTIONS = {
         "wait": "clawq.cli.wait",
         "dead": "clawq.cli.look",
         "unknown": "clawq.cli.look",
+        "events": "clawq.cli.events",
     },
     "Change": {
         "retry": "clawq.cli.change",

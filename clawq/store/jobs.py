@@ -10,7 +10,7 @@ import json
 
 from clawq import states as job
 from clawq.errors import ClawqError, Refused, WrongState
-from clawq.store import effects, sqlfile, views
+from clawq.store import counts, effects, sqlfile, views
 from clawq.store.connection import Immediate, dicts
 
 TYPE_CHECKING = False
@@ -195,6 +195,7 @@ def prune(db: apsw.Connection, ids: list[int], before: int) -> int:
 
     Dedupe keys of scope ``ever`` stay, and so do effects of scope ``tenant``.
     """
+    counts.fold_all(db)  # their events go with them
     with Immediate(db):
         return len(db.execute(_SQL["prune"], {"ids": json.dumps(ids), "before": before}).fetchall())
 

@@ -61,8 +61,9 @@ def pauses(db: apsw.Connection) -> frozenset[tuple[str, str]]:
     return frozenset((scope, name) for scope, name in db.execute(SQL["pauses"]))
 
 
-def note_wait(db: apsw.Connection, wait: Wait, told: Told | None, every_ms: int, now: int) -> None:
-    """Write a refused head's reason: on its lane, and counted on its row at most once in `every_ms`.
+def note_wait(db: apsw.Connection, wait: Wait, told: Told | None, every_ms: int, now: int) -> bool:
+    """Write a refused head's reason: on its lane, and counted on its row at most once in `every_ms`. Was it
+    counted?
 
     A lane whose reason still stands and whose next count is not due costs nothing.
     """
@@ -71,7 +72,7 @@ def note_wait(db: apsw.Connection, wait: Wait, told: Told | None, every_ms: int,
     if told is not None and told.reason == wait.reason and told.retry_at is not None and now < told.retry_at:
         noted = not short or head.short_since is not None
         if noted and (wait.promised_at is None or told.promised_at is not None):
-            return
+            return False
     db.execute(
         SQL["note_lane"],
         {
@@ -84,7 +85,7 @@ def note_wait(db: apsw.Connection, wait: Wait, told: Told | None, every_ms: int,
             "clears_at": wait.retry_at,
         },
     )
-    _defer(db, head.job_id, wait.reason, every_ms, now)
+    return _defer(db, head.job_id, wait.reason, every_ms, now)
 
 
 def note_start(db: apsw.Connection, head: Head, now: int) -> None:
@@ -94,13 +95,15 @@ def note_start(db: apsw.Connection, head: Head, now: int) -> None:
     db.execute(SQL["serve"], started)
 
 
-def park(db: apsw.Connection, parked: Park, every_ms: int, now: int) -> None:
+def park(db: apsw.Connection, parked: Park, every_ms: int, now: int) -> bool:
+    """Out of its lane until what it waits for ends. Was it counted?"""
     db.execute(SQL["park"], {"job_id": parked.head.job_id, "reason": parked.reason})
-    _defer(db, parked.head.job_id, parked.reason, every_ms, now)
+    return _defer(db, parked.head.job_id, parked.reason, every_ms, now)
 
 
-def _defer(db: apsw.Connection, job_id: int, reason: str, every_ms: int, now: int) -> None:
+def _defer(db: apsw.Connection, job_id: int, reason: str, every_ms: int, now: int) -> bool:
     db.execute(SQL["defer"], {"job_id": job_id, "reason": reason, "now": now, "every": every_ms})
+    return db.changes() > 0
 
 
 def clocks(db: apsw.Connection) -> Clocks:

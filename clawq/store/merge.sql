@@ -83,6 +83,11 @@ DELETE FROM main.tally;
 -- As the triggers would have kept it.
 INSERT INTO main.tally SELECT state, band, tenant, kind, needs, count(*) FROM main.jobs GROUP BY 1, 2, 3, 4, 5;
 
+-- name: counted
+-- The events have new numbers, and what they tell was counted where they came from. Whoever follows them goes on here.
+INSERT OR REPLACE INTO main.meta
+SELECT column1, coalesce((SELECT max(id) FROM main.events), 0) FROM (VALUES ('counted'), ('restored_to'));
+
 -- name: lanes
 -- A lane goes with its last queued job.
 DELETE FROM main.lanes WHERE NOT EXISTS (

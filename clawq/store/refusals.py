@@ -20,6 +20,7 @@ _OBSERVE = sqlfile.load("ledger")["observe"]
 
 PEOPLE_SLOWER = 5
 """How much longer than a machine's place a person's answer is worth waiting for."""
+REMEMBERED = 10_000
 SMALL_TALK_MS = 5_000
 """How long a counter may wait for the database."""
 
@@ -88,14 +89,15 @@ def would_expire(db: apsw.Connection, draft: "Draft", expires_at: int, now: int)
 
 
 def count_refusals(db: apsw.Connection, counts: "dict[tuple[str, str, str], int]", now: int) -> None:
-    """Add to the counters {(reason, kind, tenant): n}. Never an error: the answer stands without them."""
+    """Add {(reason, kind, tenant): n} to the counters and to what `clawq events` tells. Never an error: the
+    answer stands without them."""
 
     def add() -> None:
         for (reason, kind, tenant), count in counts.items():
-            db.execute(
-                _SQL["count_refusal"],
-                {"reason": reason, "kind": kind, "tenant": tenant, "count": count, "now": now},
-            )
+            values = {"reason": reason, "kind": kind, "tenant": tenant, "count": count, "now": now}
+            db.execute(_SQL["count_refusal"], values)
+            db.execute(_SQL["turn_away"], values)
+        db.execute(_SQL["forget_turned_away"], {"most": REMEMBERED})
 
     _without_fsync(db, add)
 

@@ -183,7 +183,7 @@ CREATE TABLE deferrals (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE events (
-    id         INTEGER PRIMARY KEY,
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,      -- whoever follows them relies on numbers that only grow
     job_id     INTEGER NOT NULL REFERENCES jobs(id) ON DELETE CASCADE,
     at         INTEGER NOT NULL,
     from_state TEXT    NOT NULL,
@@ -364,6 +364,48 @@ CREATE TABLE notices (
     told_at INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (word, about)
 ) STRICT, WITHOUT ROWID;
+
+-- What was refused lately, for `clawq events`: the latest thousands. Counted for ever in `refusals`.
+CREATE TABLE turned_away (
+    id     INTEGER PRIMARY KEY,
+    at     INTEGER NOT NULL,
+    kind   TEXT    NOT NULL,
+    tenant TEXT    NOT NULL,
+    reason TEXT    NOT NULL,
+    count  INTEGER NOT NULL
+) STRICT;
+
+-- What happened, counted: for each hour since the epoch, and under hour 0 since ever. From `events`, in bulk; how
+-- far it has come is `counted` in `meta`. What `kind` and `word` are for each `what` is in clawq/store/counts.py.
+CREATE TABLE counts (
+    hour  INTEGER NOT NULL,
+    what  TEXT    NOT NULL,
+    kind  TEXT    NOT NULL,
+    word  TEXT    NOT NULL,
+    n     INTEGER NOT NULL,
+    total INTEGER NOT NULL,                            -- ms, or an amount spent
+    PRIMARY KEY (hour, what, kind, word)
+) STRICT, WITHOUT ROWID;
+
+-- The queue and the machine once a minute, while a supervisor runs. `procs` and `max_procs` are what the gate compares.
+CREATE TABLE samples (
+    minute        INTEGER PRIMARY KEY,
+    at            INTEGER NOT NULL,
+    queued        INTEGER NOT NULL,
+    scheduled     INTEGER NOT NULL,
+    held          INTEGER NOT NULL,
+    running       INTEGER NOT NULL,
+    waiting       INTEGER NOT NULL,
+    unknown       INTEGER NOT NULL,
+    oldest_age_ms INTEGER,
+    max_running   INTEGER NOT NULL,
+    procs         INTEGER,
+    max_procs     INTEGER,
+    free_mb       INTEGER,
+    min_free_mb   INTEGER,
+    pressure      INTEGER,
+    free_disk_mb  INTEGER
+) STRICT;
 
 -- A thousand jobs come in cheaper together: while a row of this stands, the jobs from first_id on are owed their
 -- events and their places in the tally, and to delete it pays. No state is called `open`, so that nobody can commit

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from clawq.host.load import HostSample
 from clawq.rules import admission, fairness, ramp
 from clawq.rules.admission import Park, Start, Wait
 from clawq.rules.facts import PRESSURES, UNMEASURED, Cooldown, Head, Host, Lane, Limits, Resource
 from clawq.settings import Settings
 from clawq.states import BANDS
-from clawq.store import attempts, lanes, ledger
+from clawq.store import attempts, counts, lanes, ledger
 from clawq.store.lanes import Told
 from clawq.store.ledger import BudgetRule
 from clawq.supervisor.start import Ticket, log_name
@@ -49,6 +51,7 @@ def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -
     every = settings.host.retry_after_ms
     tickets: list[Ticket] = []
     waits: list[Wait] = []
+    deferred: Counter[tuple[str, str]] = Counter()
     token = attempts.next_token(db, now)
     for decision in outcome.decisions:
         match decision:
@@ -64,10 +67,13 @@ def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -
                 tickets.append(ticket)
                 token += 1
             case Wait():
-                lanes.note_wait(db, decision, told.get(decision.head.lane), every, now)
+                if lanes.note_wait(db, decision, told.get(decision.head.lane), every, now):
+                    deferred[decision.head.kind, decision.reason] += 1
                 waits.append(decision)
             case Park():
-                lanes.park(db, decision, every, now)
+                if lanes.park(db, decision, every, now):
+                    deferred[decision.head.kind, decision.reason] += 1
+    counts.note_deferrals(db, deferred, now)
     if tickets:
         attempts.keep_token(db, token - 1)
         lanes.keep_turns(db, outcome.turns)
@@ -149,6 +155,19 @@ def _processes(state: State, settings: Settings) -> tuple[int | None, int | None
     if sample is not None and sample.tasks is not None:
         return sample.tasks
     return (None if sample is None else sample.user_procs), state.default_max_procs
+
+
+def machine(state: State, settings: Settings) -> counts.Machine:
+    """What a sample keeps of the host, and where its gates close."""
+    sample = state.sample or HostSample(None, None, None, None)
+    return counts.Machine(
+        settings.limits.max_running,
+        *_processes(state, settings),
+        sample.free_mb,
+        _gate(settings.host.min_free_mb),
+        sample.pressure,
+        sample.free_disk_mb,
+    )
 
 
 def _ramp_left(state: State, max_running: int, now: int) -> int | None:

@@ -4,7 +4,7 @@
 2. *Signals* become a way of stopping.
 3. *Configuration*: a changed clawq.toml is compiled by whoever meets it first; once a second is soon enough.
 4. *Look* at every agent: its locked file, its signs of life, its clocks, what it left behind. Facts only.
-5. *Measure* the machine, only when something waits and at most once a second.
+5. *Measure* the machine, at most once a second while something waits, else once a minute.
 6. *Record*, in one transaction: starts seen, ends and what becomes of their jobs, kills and why, what is due,
    what came too late, leases, and one pass of admission.
 7. *Act*, once that is committed: signal, spawn, forget what ended. If the commit failed, nothing was done and
@@ -55,6 +55,10 @@ from clawq.supervisor.wake import Wakeups
 IDLE_MS = 1_000
 """The longest sleep: the wall clock and the configuration are read again at least this often."""
 SAMPLE_MS = 1_000
+COUNT_MS = 1_000
+MINUTE_MS = 60_000
+FIRST_MINUTE_MS = 5_000
+"""The first sample comes once a start has settled: measuring is the dearest thing that a turn does."""
 RECHECK_MS = 2_000
 """Between looks at a machine that refused a start."""
 RENEWALS_PER_LEASE = 4
@@ -116,6 +120,7 @@ class Supervisor:
         except BaseException:
             db.close()
             raise
+        self.state.sample_at = mono_ms() + FIRST_MINUTE_MS
         self.file_seen = settings.identity(home.config)
         self.file_looked = 0
         self.sampled = -SAMPLE_MS
@@ -316,7 +321,7 @@ class Supervisor:
         version = int(str(state.db.pragma("data_version")))
         changed, self.data_version = version != self.data_version, version
         now = wall_ms()
-        due = mono >= self.record_at or now >= state.next_due
+        due = mono >= min(self.record_at, state.sample_at) or now >= state.next_due
         renew = bool(state.agents) and mono >= self.renew_at
         if not (
             changed
@@ -369,7 +374,9 @@ class Supervisor:
 
     def _measure(self, mono: int) -> None:
         state = self.state
-        if mono - self.sampled >= SAMPLE_MS and state.mode == RUN and lanes.any_queued(state.db):
+        if mono - self.sampled < SAMPLE_MS:
+            return
+        if mono >= state.sample_at or (state.mode == RUN and lanes.any_queued(state.db)):
             state.sample = load.sample(self.home.data)
             self.sampled = mono
 
@@ -399,6 +406,10 @@ class Supervisor:
         if written.renewed:
             lease = min((agent.lease_ms for agent in state.agents.values()), default=IDLE_MS)
             self.renew_at = mono + max(IDLE_MS // 2, lease // RENEWALS_PER_LEASE)
+        if written.counted:
+            state.count_at = mono + COUNT_MS
+        if written.sampled:
+            state.sample_at = mono + MINUTE_MS
         self.record_at = self._next_record(written, now, mono)
         if written.stop is not None:
             self._stop(written.stop)
@@ -411,7 +422,7 @@ class Supervisor:
         if written.host_refused:
             closed_for = max(0, self.state.spawn_closed_until - now)
             at = min(at, mono + max(closed_for, RECHECK_MS))
-        return at
+        return min(at, self.state.count_at) if written.uncounted else at
 
     def _signal_agents(self, mono: int) -> None:
         """TERM and KILL to those whose reason is committed, in every turn: the second needs no news."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from clawq.rules import classify, retry
 from clawq.settings import Settings
-from clawq.store import attempts, config_row, lanes, ledger, probes
+from clawq.store import attempts, config_row, counts, lanes, ledger, probes
 from clawq.store.connection import Immediate, check_schema
 from clawq.store.probes import Due
 from clawq.supervisor import settle
-from clawq.supervisor.admit import admit, budget_rules
+from clawq.supervisor.admit import admit, budget_rules, machine
 from clawq.supervisor.agents import Agent
 from clawq.supervisor.look import Ended, Findings
 from clawq.supervisor.notices import Notice
@@ -48,6 +48,10 @@ class Written:
     """Unknown jobs whose probe is to be asked."""
     tell: list[Notice] = field(default_factory=list)
     """What people are to be told."""
+    counted: bool = False
+    uncounted: bool = False
+    """More happened than is counted at once."""
+    sampled: bool = False
 
 
 def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -> Written:
@@ -80,6 +84,7 @@ def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -
         written.tell = state.notices.record(state.db, settings, now, mono)
         if state.until_idle and not written.tickets:
             written.idle = lanes.is_idle(state.db, paused) and not probes.any_due(state.db)
+        _keep_count(state, settings, written, now, mono)
     return written
 
 
@@ -159,6 +164,16 @@ def _renew_leases(state: State, written: Written, now: int, mono: int) -> None:
     still = {row.token for row in attempts.live(state.db)} | {agent.token for agent in written.gone}
     written.disowned += [agent for token, agent in state.agents.items() if token not in still]
     written.renewed = True
+
+
+def _keep_count(state: State, settings: Settings, written: Written, now: int, mono: int) -> None:
+    """For `metrics` and `history`: what moved, once a second at most, and once a minute how things are."""
+    written.sampled = mono >= state.sample_at
+    if written.sampled:
+        counts.sample(state.db, machine(state, settings), now)
+    written.counted = written.sampled or mono >= state.count_at
+    if written.counted:
+        written.uncounted = counts.fold(state.db)
 
 
 def _draw() -> float:

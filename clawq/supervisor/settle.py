@@ -10,7 +10,7 @@ from clawq.host import output
 from clawq.rules import classify, retry
 from clawq.rules.classify import End, Standing
 from clawq.settings import Kind, Settings
-from clawq.store import attempts, effects, ledger
+from clawq.store import attempts, counts, effects, ledger
 from clawq.store.attempts import PolicyRow
 from clawq.supervisor.agents import Agent
 from clawq.supervisor.evidence import Found
@@ -77,6 +77,8 @@ def settle(
     if not accepted:
         return None
     ledger.settle_spends(db, token, end.ran)
+    if settings.budgets:
+        counts.note_spends(db, row.kind, token, now)
     ledger.note_end(db, token, end.ran, now, succeeded=end.outcome == "succeeded")
     if peak is not None:
         ledger.note_footprint(db, row.kind, *peak, now)

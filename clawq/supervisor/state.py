@@ -48,6 +48,9 @@ class State:
     spawn_closed_until: int = 0
     set_back: bool = True
     """The clock may be behind what is written down: it was set, or ran on while nobody looked."""
+    count_at: int = 0
+    sample_at: int = 0
+    """When moves are counted again, and when the next sample is due, ms of the monotonic clock."""
     next_due: int = 0
     """When the calendar alone next changes something."""
 

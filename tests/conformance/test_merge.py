@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clawq import states as job
-from clawq.store import copies, merge
+from clawq.store import copies, counts, merge, refusals, trail
 from clawq.store.connection import Immediate, build_schema
 from tests.moves import PATHS, add_attempt, put_in
 from tests.rows import check_books, states
@@ -342,3 +342,18 @@ def test_every_column_comes_back_as_the_replaced_database_has_it(tmp_path: Path)
             del row["id"]
         found = pair.backup.execute(f"SELECT {', '.join(row)} FROM {table}").fetchall()
         assert found == [tuple(row.values())], table
+
+
+def test_what_was_counted_is_the_replaced_databases_and_nothing_is_counted_twice(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, lambda db: put_in(db, job.SUCCEEDED, NOW))
+    put_in(pair.now, job.DEAD, NOW)
+    for db in (pair.now, pair.backup):
+        counts.fold_all(db)
+    before = counts.ever(pair.now)
+    refusals.count_refusals(pair.now, {("queue_full", "qa", "acme"): 1}, NOW)
+    with Immediate(pair.now):
+        counts.sample(pair.now, counts.Machine(8), NOW)
+    pair.merge()
+    assert counts.ever(pair.backup) == before
+    assert counts.samples(pair.backup, 0) == counts.samples(pair.now, 0) != []
+    assert trail.here(pair.backup).refusal == 1

@@ -6,6 +6,14 @@ SELECT :reason, :kind, CASE WHEN count(*) < 1000 THEN :tenant
     :count, :now FROM refusals WHERE true
 ON CONFLICT DO UPDATE SET count = count + excluded.count, last_at = excluded.last_at;
 
+-- name: turn_away
+-- For `clawq events`, which remembers the latest of them. The newest row is never deleted: numbers only grow.
+INSERT INTO turned_away (at, kind, tenant, reason, count) VALUES (:now, :kind, :tenant, :reason, :count);
+
+-- name: forget_turned_away
+-- One row goes for each that comes.
+DELETE FROM turned_away WHERE id <= last_insert_rowid() - :most;
+
 -- name: nag
 -- In one statement, so that of two callers one speaks.
 INSERT INTO meta VALUES ('nag_day', ?1) ON CONFLICT DO UPDATE SET value = ?1 WHERE value IS NOT ?1 RETURNING 1;
