@@ -116,7 +116,7 @@ _clawq() {
         "crontab -f") return ;;
     esac
     case "$verb" in
-        "") words="enqueue add run stop status list show why logs wait dead unknown events retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect config service crontab backup restore --version -h --help" ;;
+        "") words="enqueue add run stop status list show why logs wait dead unknown events doctor retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect config service crontab backup restore --version -h --help" ;;
         "enqueue") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --parent --on-parent-end --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "add") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --parent --on-parent-end --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "run") words="--until-idle --observe --standby -h --help" ;;
@@ -130,6 +130,7 @@ _clawq() {
         "dead") words="--kind --limit --json -h --help" ;;
         "unknown") words="--limit --json -h --help" ;;
         "events") words="-f --follow --since --limit --json -h --help" ;;
+        "doctor") words="--probe --json -h --help" ;;
         "retry") words="--json -h --help" ;;
         "cancel") words="--tree --json -h --help" ;;
         "approve") words="--json -h --help" ;;

@@ -41,6 +41,7 @@ SECTIONS = {
         "dead": "clawq.cli.look",
         "unknown": "clawq.cli.look",
         "events": "clawq.cli.events",
+        "doctor": "clawq.cli.doctor",
     },
     "Change": {
         "retry": "clawq.cli.change",

@@ -172,22 +172,15 @@ def describe(plan: Plan) -> dict[str, Any]:
     """What `status` says, for programs. None is what nobody can tell."""
     manager = plan.manager
     seen = manager.seen()
-    text = _read(manager.file)
-    there = None if text is None else manager.environment_in(text)
     supervisor = desk.look_for_supervisor(plan.home, desk.now_ms())
-    differs = None
-    if text is not None:
-        # Every shell has another PATH: only `install` takes that of this one.
-        path = (there or {}).get("PATH", plan.service.environment["PATH"])
-        same_path = plan.service._replace(environment={**plan.service.environment, "PATH": path})
-        differs = text != manager.text(same_path)
+    file, installed, differs, path = written(plan)
     return {
         "manager": manager.kind,
         "name": manager.name,
-        "file": manager.file,
-        "installed": text is not None,
+        "file": file,
+        "installed": installed,
         "differs": differs,
-        "path": (there or {}).get("PATH"),
+        "path": path,
         "loaded": seen.loaded,
         "stale": seen.stale,
         "running": seen.running,
@@ -196,6 +189,19 @@ def describe(plan: Plan) -> dict[str, Any]:
         "problem": seen.problem,
         "supervisor_pid": supervisor.pid if supervisor.running else None,
     }
+
+
+def written(plan: Plan) -> tuple[str, bool, bool | None, str | None]:
+    """(file, whether it is there, whether `install` would change it, its PATH). Starts no process."""
+    manager = plan.manager
+    text = _read(manager.file)
+    if text is None:
+        return manager.file, False, None, None
+    path = manager.environment_in(text).get("PATH")
+    # Every shell has another PATH: only `install` takes that of this one.
+    variables = {**plan.service.environment, "PATH": path or plan.service.environment["PATH"]}
+    same_path = plan.service._replace(environment=variables)
+    return manager.file, True, text != manager.text(same_path), path
 
 
 def plan_here() -> Plan:

@@ -1,0 +1,58 @@
+"""Folders, the disk, the database's files, and the build of SQLite."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import apsw
+
+from clawq.doctor import Patient
+from clawq.host import load, strays
+from clawq.paths import Home
+from clawq.rules import checks
+from clawq.rules.checks import Check, Folder
+
+_MB = 1 << 20
+
+
+def check(patient: Patient) -> list[Check]:
+    home, host = patient.home, patient.settings.host
+    data = _nearest(home.data)
+    floor = host.min_free_disk_mb
+    return [
+        checks.sqlite(apsw.sqlite_lib_version(), apsw.apsw_version()),
+        checks.folders(_rights(home)),
+        checks.filesystem(strays.filesystem_of(data), data),
+        checks.disk(load.free_disk_mb(data), floor if isinstance(floor, int) else None),
+        checks.wal(_size_mb(home.db + "-wal"), _size_mb(home.db)),
+    ]
+
+
+def _nearest(folder: str) -> str:
+    """`folder`, or what is there of the way to it."""
+    while not os.path.exists(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _rights(home: Home) -> list[Folder]:
+    found = []
+    for path in (home.data, home.run, home.logs, home.db, f"{home.db}-wal", home.lock, home.config):
+        try:
+            seen = os.stat(path)
+        except OSError:
+            continue
+        is_folder = stat.S_ISDIR(seen.st_mode)
+        mode = stat.S_IMODE(seen.st_mode)
+        if path == home.config:
+            mode &= ~0o044  # it holds no secrets: to be read is no harm
+        found.append(Folder(path, is_folder, mode, seen.st_uid == os.getuid()))
+    return found
+
+
+def _size_mb(path: str) -> float:
+    try:
+        return os.stat(path).st_size / _MB
+    except OSError:
+        return 0.0
