@@ -5,11 +5,31 @@ from __future__ import annotations
 import apsw
 
 from clawq import states as job
+from clawq.paths import Home
 from clawq.rules import classify
 from clawq.rules.retry import Decision
+from clawq.settings import Settings
 from clawq.store import attempts
+from clawq.supervisor.notices import Notices
+from clawq.supervisor.probes import Probes
+from clawq.supervisor.state import State
 
 NOW = 1_000_000
+
+
+def passing(home: Home, db: apsw.Connection, settings: Settings) -> State:
+    """What a supervisor that was just started knows, for passes without its loop."""
+    return State(
+        home,
+        db,
+        settings,
+        form="",
+        boot_id="boot",
+        until_idle=False,
+        probes=Probes(home),
+        notices=Notices(home),
+        default_max_procs=None,
+    )
 
 
 def claim(

@@ -108,6 +108,8 @@ class Auditor:
         waits = {each.head.job_id: each for each in decisions if isinstance(each, Wait)}
         for places in sim.lanes.values():
             job = sim.waiting[places[0][1]]
+            if job.job_id in sim.brought_back:
+                continue  # asked by the next pass, which comes at once
             wait = waits[job.job_id]
             if list(self.world.lacking(sim, job)) or self._is_closed(sim, job):
                 continue
@@ -157,12 +159,17 @@ class Auditor:
         )
 
     def somebody_brings_the_parked_back(self, sim: Simulator) -> None:
-        """Its name is taken or has a candidate, or one that waits for its workflow; of its workflow another
-        runs, or waits for something else."""
+        """What it was parked for is taken, or another that wants the same stands in its lane before it."""
         for job in sim.waiting.values():
-            others = [each for each in (*sim.active.values(), *sim.waiting.values()) if each is not job]
-            if job.parked == "workflow_limit":
-                others = [each for each in others if each.root == job.root]
-            elif job.parked is not None:
-                others = [each for each in others if each.exclusive == job.exclusive]
-            assert job.parked is None or any(each.parked != job.parked for each in others), job
+            if job.parked is None or job.parked in self.world.lacking(sim, job):
+                continue
+            assert any(
+                each.parked is None
+                and each.lane == job.lane
+                and (
+                    each.root == job.root
+                    if job.parked == "workflow_limit"
+                    else each.exclusive == job.exclusive
+                )
+                for each in sim.waiting.values()
+            ), job

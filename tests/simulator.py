@@ -31,6 +31,7 @@ from clawq.rules.facts import Budget, Cooldown, Head, Host, Lane, Limits, Resour
 from clawq.rules.fairness import Clocks, Turns
 from clawq.states import PRIORITY_POINT_MS
 
+WORKFLOW_LIMIT = "workflow_limit"
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 PROBE_MS = MINUTE
 """A probe that has run this long has passed."""
@@ -134,7 +135,11 @@ class Memory:
     """A row of the table lanes."""
 
     reason: str | None = None
+    measured: float | None = None
+    limit: float | None = None
+    since: int | None = None
     retry_at: int | None = None
+    clears_at: int | None = None
     last_start_at: int | None = None
     gated_at: int | None = None
     short_job: int | None = None
@@ -207,7 +212,13 @@ class Simulator:
     _sizes: Counter[Lane] = field(default_factory=Counter)
     """Queued jobs by lane, parked ones too: a lane is forgotten when it has none."""
     _parked: dict[str | int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """By exclusive name or by root."""
+    """By exclusive name or by root: what they were parked for."""
+    brought_back: set[int] = field(default_factory=set)
+    """By jobs that this pass parked: the next pass comes at once, for them."""
+    _workflow_limit: int = 0
+    """Of the pass before."""
+    _counted: dict[tuple[int, str], int] = field(default_factory=dict)
+    """When a job's refusal for a reason was last counted."""
     _sequence: int = 0
     _wake_at: int | None = None
 
@@ -228,6 +239,12 @@ class Simulator:
     def pause(self, when: int, *scopes: tuple[str, str]) -> None:
         """From then on just these are paused."""
         self.at(when, lambda: setattr(self, "limits", self.limits._replace(paused=frozenset(scopes))))
+
+    def limit_workflows(self, when: int, most: int) -> None:
+        self.at(
+            when,
+            lambda: setattr(self, "limits", self.limits._replace(max_running_per_workflow=most)),
+        )
 
     def cool(self, resource: str, until: int, step_ms: int = 2_000) -> None:
         """Now. A new rest replaces the one before it; the longer end stands."""
@@ -250,8 +267,7 @@ class Simulator:
         self.now = self._events[0][0]
         while self._events and self._events[0][0] == self.now:
             heapq.heappop(self._events)[2]()
-        if self.lanes:
-            self._pass()
+        self._pass()
         return True
 
     @property
@@ -288,9 +304,11 @@ class Simulator:
         if job.start_within is not None and not job.tries:
             late = late or self.now >= job.ready_at + job.start_within
         if job.state == "queued" and late:
+            was_parked = job.parked is not None
             self._leave_queue(job)
             job.state, job.ended_at = "expired", self.now
-            self._unpark(job)
+            if not was_parked:
+                self._unpark(job)
 
     def _leave_queue(self, job: Job) -> None:
         del self.waiting[job.job_id]
@@ -355,36 +373,59 @@ class Simulator:
     def _is_taken(self, name: str) -> bool:
         return any(each.exclusive == name for each in self.active.values())
 
-    def _park(self, job: Job, reason: str) -> None:
+    def _park(self, parked: Park) -> None:
+        job = self.waiting[parked.head.job_id]
         self._leave_lane(job)
-        self._put_aside(job, reason)
-        self.deferred[job.job_id][reason] += 1
+        self._put_aside(job, parked.reason)
+        self._defer(job.job_id, parked.reason)
+        if parked.passes_on:
+            other = job.exclusive if parked.reason == WORKFLOW_LIMIT else job.root
+            assert other is not None
+            self.brought_back |= self._bring_back(other, job.lane)
+
+    def _defer(self, job_id: int, reason: str) -> None:
+        last = self._counted.get((job_id, reason))
+        if last is None or last <= self.now - self.limits.retry_after_ms:
+            self._counted[job_id, reason] = self.now
+            self.deferred[job_id][reason] += 1
 
     def _put_aside(self, job: Job, reason: str) -> None:
         job.parked = reason
-        if job.exclusive is not None:
-            self._parked[job.exclusive].add(job.job_id)
-        if reason == "workflow_limit":
-            self._parked[job.root].add(job.job_id)
+        self._parked[self._parked_for(job)].add(job.job_id)
+
+    def _parked_for(self, job: Job) -> str | int:
+        if job.parked == WORKFLOW_LIMIT:
+            return job.root
+        assert job.exclusive is not None
+        return job.exclusive
 
     def _take_back(self, job: Job) -> None:
-        for key in (job.exclusive, job.root):
-            if key is not None:
-                self._parked[key].discard(job.job_id)
+        self._parked[self._parked_for(job)].discard(job.job_id)
         job.parked = None
 
     def _unpark(self, left: Job) -> None:
-        """A job left the queue for good, or ended. SQLite runs the trigger that was made last first."""
-        same_root = [self.waiting[job_id] for job_id in self._parked[left.root]]
-        if same_root:
-            self._back_in_lane(min(same_root, key=lambda each: each.place))
+        """A job left its lane for good, or ended."""
+        self._bring_back(left.root)
         if left.exclusive is not None and not self._is_taken(left.exclusive):
-            best: dict[Lane, Job] = {}
-            for each in (self.waiting[job_id] for job_id in self._parked[left.exclusive]):
-                if each.lane not in best or each.place < best[each.lane].place:
-                    best[each.lane] = each
-            for each in best.values():
-                self._back_in_lane(each)
+            self._bring_back(left.exclusive)
+
+    def _bring_back(self, key: str | int, only: Lane | None = None) -> set[int]:
+        """The best of each lane, or of one, that was parked for this name or workflow."""
+        best: dict[Lane, Job] = {}
+        for each in (self.waiting[job_id] for job_id in self._parked[key]):
+            if only in (None, each.lane) and (each.lane not in best or each.place < best[each.lane].place):
+                best[each.lane] = each
+        for each in best.values():
+            self._back_in_lane(each)
+        return {each.job_id for each in best.values()}
+
+    def _ask_workflows_again(self) -> None:
+        """All that a lower limit on them has parked."""
+        if self._workflow_limit < self.limits.max_running_per_workflow:
+            for job in list(self.waiting.values()):
+                if job.parked == WORKFLOW_LIMIT:
+                    self._back_in_lane(job)
+        self._workflow_limit = self.limits.max_running_per_workflow
 
     def _back_in_lane(self, job: Job) -> None:
         self._take_back(job)
@@ -393,7 +434,11 @@ class Simulator:
     # ------------------------------------------------------------------ one pass, as in supervisor/admit.py
 
     def _pass(self) -> None:
+        self._ask_workflows_again()
+        if not self.lanes:
+            return
         self.passes += 1
+        self.brought_back = set()
         cooldowns, changes = self._cooldowns()
         told = {lane: (each.reason, each.retry_at or 0) for lane, each in self.memory.items()}
         outcome = decide(
@@ -410,13 +455,16 @@ class Simulator:
             match decision:
                 case Start(head, would):
                     self._start(self.waiting[head.job_id], would)
+                    told.pop(head.lane, None)
                 case Wait():
                     self._note_wait(decision, *told.get(decision.head.lane, (None, 0)))
                     changes.append(decision.retry_at)
                     if decision.reason in HOST_REASONS:
                         changes.append(self.now + self.look_every)
-                case Park(head, reason):
-                    self._park(self.waiting[head.job_id], reason)
+                case Park():
+                    self._park(decision)
+        if self.brought_back:
+            self.at(self.now, lambda: None)
         self._keep_turns(outcome.turns)
         self.watch(self, outcome.decisions)
         self._look_again(changes)
@@ -486,7 +534,10 @@ class Simulator:
         )
         if told == wait.reason and self.now < again_at and known:
             return
+        if memory.reason != wait.reason:
+            memory.since = self.now
         memory.reason, memory.retry_at = wait.reason, self.now + self.limits.retry_after_ms
+        memory.measured, memory.limit, memory.clears_at = wait.measured, wait.limit, wait.retry_at
         if resets_ageing(wait.reason):
             memory.gated_at = self.now
         job_id = head.job_id if short else None
@@ -495,7 +546,7 @@ class Simulator:
             memory.promised_at = wait.promised_at
         elif memory.promised_at is None:
             memory.promised_at = wait.promised_at
-        self.deferred[head.job_id][wait.reason] += 1
+        self._defer(head.job_id, wait.reason)
 
     def _promised(self) -> dict[int, int]:
         found = {}

@@ -38,10 +38,14 @@ class Wait(NamedTuple):
 
 
 class Park(NamedTuple):
-    """The head's own exclusive name or workflow is taken: it leaves its lane until that ends."""
+    """The head's own exclusive name or workflow is taken: it leaves its lane until that ends.
+
+    ``passes_on``: the other of the two is to be had, and who waits for that behind it is next.
+    """
 
     head: Head
     reason: str
+    passes_on: bool = False
 
 
 Decision = Start | Wait | Park
@@ -115,7 +119,7 @@ def _ask(now: int, host: Host, books: Books, head: Head, limits: Limits, promise
     if _is_paused(head, limits):
         return Wait(head, "paused")
     if head.exclusive is not None and head.exclusive in books.exclusive:
-        return Park(head, f"exclusive:{head.exclusive}")
+        return Park(head, f"exclusive:{head.exclusive}", _workflow(books, head, limits) is None)
     refusal: Wait | Park | None = (
         _fits(head, limits)
         or _workflow(books, head, limits)
@@ -162,7 +166,7 @@ def _fits(head: Head, limits: Limits) -> Wait | None:
 
 def _workflow(books: Books, head: Head, limits: Limits) -> Park | None:
     if books.of_workflow(head) >= limits.max_running_per_workflow:
-        return Park(head, "workflow_limit")
+        return Park(head, "workflow_limit", head.exclusive is not None)
     return None
 
 

@@ -139,6 +139,9 @@ GROWTH_MS = 60_000
 """A job counts with its kind's footprint for this long after its start, then with what it really uses."""
 
 
+NO_LIMIT = 1 << 30
+
+
 class Limits(NamedTuple):
     """The configuration as admission needs it. None switches a gate off."""
 
@@ -151,7 +154,7 @@ class Limits(NamedTuple):
     has_command: Callable[[str, int], bool] = lambda kind, band: True
     """Is there a command for a bare job of this kind that came in this band?"""
     weight: Callable[[str], float] = lambda tenant: 1.0
-    max_running_per_workflow: int = 1 << 30
+    max_running_per_workflow: int = NO_LIMIT
     max_user_procs: int | None = None
     min_free_mb: int | None = None
     max_pressure: int | None = None

@@ -101,6 +101,24 @@ def park(db: apsw.Connection, parked: Park, every_ms: int, now: int) -> bool:
     return _defer(db, parked.head.job_id, parked.reason, every_ms, now)
 
 
+def pass_on(db: apsw.Connection, parked: Park) -> bool:
+    """Bring back the next that waits for what a parked head could have had; is there one?"""
+    if not parked.passes_on:
+        return False
+    behind = SQL["next_of_name" if parked.reason == "workflow_limit" else "next_of_workflow"]
+    return bool(db.execute(behind, parked.head._asdict()).fetchall())
+
+
+def keep_workflow_limit(db: apsw.Connection, most: int) -> None:
+    """When workflows may run more than before, whatever the lower limit parked is asked again."""
+    before = db.execute(SQL["workflow_limit"]).get
+    if before == most:
+        return
+    db.execute(SQL["keep_workflow_limit"], {"most": most})
+    if before is None or int(str(before)) < most:
+        db.execute(SQL["unpark_workflows"])
+
+
 def _defer(db: apsw.Connection, job_id: int, reason: str, every_ms: int, now: int) -> bool:
     db.execute(SQL["defer"], {"job_id": job_id, "reason": reason, "now": now, "every": every_ms})
     return db.changes() > 0

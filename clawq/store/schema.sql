@@ -108,10 +108,10 @@ CREATE TABLE jobs (
 -- A lane (band, tenant, kind, needs) is a range of this index; its head is the range's first row.
 CREATE INDEX jobs_lane ON jobs (band, tenant, kind, needs, rank, id) WHERE state = 'queued' AND parked IS NULL;
 CREATE INDEX jobs_parked ON jobs (exclusive, band, tenant, kind, needs, rank, id)
-    WHERE parked IS NOT NULL AND state = 'queued';
+    WHERE parked <> 'workflow_limit' AND state = 'queued';
 CREATE INDEX jobs_exclusive ON jobs (exclusive)
     WHERE exclusive IS NOT NULL AND state IN ('starting', 'running', 'waiting');
-CREATE INDEX jobs_parked_root ON jobs (coalesce(root_id, id), rank, id)
+CREATE INDEX jobs_parked_root ON jobs (coalesce(root_id, id), band, tenant, kind, needs, rank, id)
     WHERE parked = 'workflow_limit' AND state = 'queued';
 CREATE INDEX jobs_active ON jobs (id) WHERE token IS NOT NULL;  -- starting, running, waiting
 CREATE INDEX jobs_cancel ON jobs (id) WHERE cancel_at IS NOT NULL;
@@ -487,28 +487,37 @@ CREATE TRIGGER effects_gone AFTER DELETE ON jobs BEGIN
     DELETE FROM effects WHERE job_id = OLD.id AND (scope = 'job' OR state = 'failed');
 END;
 
--- The exclusive name is free, or its candidate left the queue: the best parked job of each lane comes back.
+-- The exclusive name is free, or its candidate left the queue: of each lane the best of those that were parked
+-- for it comes back. Those that their workflow's limit parked are no candidates: asked, they would be parked
+-- again, and whoever stands behind them would wait for nobody.
 CREATE TRIGGER jobs_unpark AFTER UPDATE OF state ON jobs
-WHEN OLD.exclusive IS NOT NULL AND OLD.state IN ('queued', 'starting', 'running', 'waiting')
+WHEN OLD.exclusive IS NOT NULL AND OLD.parked IS NULL AND OLD.state IN ('queued', 'starting', 'running', 'waiting')
     AND NEW.state NOT IN ('starting', 'running', 'waiting')
     AND NOT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_exclusive WHERE exclusive = OLD.exclusive
                     AND state IN ('starting', 'running', 'waiting'))
 BEGIN
     UPDATE jobs SET parked = NULL WHERE id IN (
         SELECT (SELECT j.id FROM jobs j INDEXED BY jobs_parked
-                WHERE j.exclusive = OLD.exclusive AND j.state = 'queued' AND j.parked IS NOT NULL
+                WHERE j.exclusive = OLD.exclusive AND j.state = 'queued' AND j.parked <> 'workflow_limit'
                     AND j.band = t.band AND j.tenant = t.tenant AND j.kind = t.kind AND j.needs = t.needs
                 ORDER BY j.rank, j.id LIMIT 1)
         FROM tally t WHERE t.state = 'queued');
 END;
 
--- A job of a workflow ended: the best of those that its limit parked comes back.
+-- A job of a workflow ended: of each lane the best of those that its limit parked comes back. One alone would
+-- keep the place while its own lane is blocked.
 CREATE TRIGGER jobs_unpark_root AFTER UPDATE OF state ON jobs
-WHEN OLD.state IN ('queued', 'starting', 'running') AND NEW.state NOT IN ('starting', 'running') BEGIN
-    UPDATE jobs SET parked = NULL WHERE id = (
-        SELECT id FROM jobs INDEXED BY jobs_parked_root
-        WHERE coalesce(root_id, id) = coalesce(OLD.root_id, OLD.id) AND state = 'queued' AND parked = 'workflow_limit'
-        ORDER BY rank, id LIMIT 1);
+WHEN OLD.parked IS NULL AND OLD.state IN ('queued', 'starting', 'running') AND NEW.state NOT IN ('starting', 'running')
+    AND EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_parked_root WHERE coalesce(root_id, id) = coalesce(OLD.root_id, OLD.id)
+                AND state = 'queued' AND parked = 'workflow_limit')
+BEGIN
+    UPDATE jobs SET parked = NULL WHERE id IN (
+        SELECT (SELECT j.id FROM jobs j INDEXED BY jobs_parked_root
+                WHERE coalesce(j.root_id, j.id) = coalesce(OLD.root_id, OLD.id)
+                    AND j.state = 'queued' AND j.parked = 'workflow_limit'
+                    AND j.band = t.band AND j.tenant = t.tenant AND j.kind = t.kind AND j.needs = t.needs
+                ORDER BY j.rank, j.id LIMIT 1)
+        FROM tally t WHERE t.state = 'queued');
 END;
 
 -- Children of work under way go first in their lane; its end puts back those that nothing above waits for any more.

@@ -209,11 +209,8 @@ def _parked(db: apsw.Connection) -> tuple[dict[str, Row], Counter[tuple[Any, ...
         for row in dicts(db.execute(_SQL["parked_behind"], (name,))):
             add(f"exclusive:{name}", row)
     for row in dicts(db.execute(_SQL["parked_workflow"])):
-        if row["exclusive"] is not None:
-            # Counted with its name a moment ago, which is not what it waits for.
-            add(f"exclusive:{row['exclusive']}", {**row, "n": -row["n"]})
         add("workflow_limit", row)
-    return {reason: entry for reason, entry in found.items() if entry["jobs"] > 0}, lanes
+    return found, lanes
 
 
 def _lane(row: Row) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from clawq.host.load import HostSample
 from clawq.rules import admission, fairness, ramp
 from clawq.rules.admission import Park, Start, Wait
-from clawq.rules.facts import PRESSURES, UNMEASURED, Cooldown, Head, Host, Lane, Limits, Resource
+from clawq.rules.facts import NO_LIMIT, PRESSURES, UNMEASURED, Cooldown, Head, Host, Lane, Limits, Resource
 from clawq.settings import Settings
 from clawq.states import BANDS
 from clawq.store import attempts, counts, lanes, ledger
@@ -33,6 +33,8 @@ class Pass(NamedTuple):
 def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -> Pass:
     """Ask every lane's head once, claim what may start, and write down why the others may not."""
     db = state.db
+    most = settings.limits.max_running_per_workflow
+    lanes.keep_workflow_limit(db, NO_LIMIT if _is_observing(state, settings) else most)
     heads, told = lanes.heads(db)
     if not heads:
         return Pass([], False, None)
@@ -52,6 +54,7 @@ def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -
     tickets: list[Ticket] = []
     waits: list[Wait] = []
     deferred: Counter[tuple[str, str]] = Counter()
+    changes: list[int] = []
     token = attempts.next_token(db, now)
     for decision in outcome.decisions:
         match decision:
@@ -60,6 +63,7 @@ def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -
                 if ticket is None:
                     continue
                 lanes.note_start(db, head, now)
+                told.pop(head.lane, None)  # it was forgotten with this start
                 ledger.reserve(db, head.tenant, token, limits.spends(head.kind, head.band), now)
                 ledger.note_start(db, head.resources, rests.cooldowns, token)
                 if would is not None:
@@ -73,11 +77,13 @@ def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -
             case Park():
                 if lanes.park(db, decision, every, now):
                     deferred[decision.head.kind, decision.reason] += 1
+                if lanes.pass_on(db, decision):
+                    changes.append(now)
     counts.note_deferrals(db, deferred, now)
     if tickets:
         attempts.keep_token(db, token - 1)
         lanes.keep_turns(db, outcome.turns)
-    changes = [wait.retry_at for wait in waits if wait.retry_at is not None]
+    changes += [wait.retry_at for wait in waits if wait.retry_at is not None]
     if rests.changes_at is not None:
         changes.append(rests.changes_at)
     host_refused = any(wait.reason in admission.HOST_REASONS for wait in waits)
@@ -117,8 +123,12 @@ def limits_from(state: State, settings: Settings, cooldowns: dict[str, Cooldown]
         budgets=ledger.budgets(db, budget_rules(settings), now),
         cooldowns=cooldowns,
         footprint=lambda name: footprints.get(name, UNMEASURED),
-        observing=state.observe or settings.mode == "observe",
+        observing=_is_observing(state, settings),
     )
+
+
+def _is_observing(state: State, settings: Settings) -> bool:
+    return state.observe or settings.mode == "observe"
 
 
 def budget_rules(settings: Settings) -> dict[str, BudgetRule]:

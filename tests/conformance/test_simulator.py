@@ -1,86 +1,136 @@
-"""The simulator remembers what the store remembers: one load, both of them, compared at every pass."""
+"""The rules over a simulated store, and the supervisor's own pass over the real one: the same load, the same
+starts, and the same memory after every pass.
+
+Nothing that one side decides is told to the other: whatever differs between the two is a fault of the
+store's, of the pass that reads and writes it, or of the simulator that the other tests rely on.
+"""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from typing import Any
 
 import apsw
+import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
+from clawq.host.load import HostSample
+from clawq.paths import Home
 from clawq.rules import classify
-from clawq.rules.admission import Park, Wait
-from clawq.rules.facts import Budget, Cooldown, Head, Running
-from clawq.rules.fairness import Turns
 from clawq.rules.retry import Decision
-from clawq.states import SUCCEEDED
-from clawq.store import attempts, lanes, ledger
+from clawq.settings import Settings
+from clawq.states import BANDS, SUCCEEDED
+from clawq.store import attempts, lanes, ledger, sqlfile
 from clawq.store.connection import Immediate, build_schema
+from clawq.supervisor.admit import admit, budget_rules
+from clawq.supervisor.state import State
+from tests.claims import passing
 from tests.oracles import World
 from tests.rows import check_books, put
-from tests.simulator import OPEN, Ask, Job, Simulator
+from tests.simulator import MINUTE, OPEN, Ask, Job, Simulator
 from tests.unit.test_admission_properties import happen, jobs, troubles, worlds
 
+LANES = """
+    SELECT band, tenant, kind, needs, reason, measured, limit_value AS "limit", since, retry_at, clears_at,
+        last_start_at, gated_at, short_job, short_since, promised_at FROM lanes"""
 
-class Mirror(Simulator):
-    """Does everything in a database too, and finds the same there before each decision."""
+
+def configured(world: World) -> Settings:
+    body = json.loads(sqlfile.read("default_config.json"))
+    body["limits"] |= {
+        "max_running": world.max_running,
+        "max_running_per_tenant": world.max_running,
+        "max_running_per_workflow": world.workflow,
+        "reserve_after_ms": world.reserve_after,
+        "age_boost_ms": world.age_boost,
+    }
+    body["host"] = {
+        "max_user_procs": 100,
+        "min_free_mb": "off",
+        "max_pressure": "off",
+        "min_free_disk_mb": "off",
+        "retry_after_ms": MINUTE,
+    }
+    plain = body["resources"]["browser"]
+    body["resources"] = {name: {**plain, "limit": slots} for name, slots in world.resources.items()}
+    body["tenants"] = {name: {"max_running": most} for name, most in world.tenants.items()}
+    for name, weight in world.weights.items():
+        body["tenants"].setdefault(name, {})["weight"] = weight
+    body["kinds"] |= {name: {"max_running": most} for name, most in world.kinds.items()}
+    for name, amounts in world.spends.items():
+        body["kinds"].setdefault(name, {})["spends"] = dict(amounts)
+    body["budgets"] = {name: rule._asdict() for name, rule in world.budgets.items()}
+    body["bands"] = {BANDS[band]: {"share": share} for band, share in world.shares.items()}
+    return Settings(body)
+
+
+class Twin(Simulator):
+    """Everything that happens to its jobs happens in a database too, and each decides for itself."""
 
     db: apsw.Connection
-    told: dict[Any, lanes.Told]
+    state: State
+    tokens: dict[int, int]
 
-    def open(self) -> Mirror:
+    def open(self, world: World, home: Home) -> Twin:
         self.db = apsw.Connection(":memory:")
         self.db.execute("PRAGMA foreign_keys=ON")
         with Immediate(self.db):
             build_schema(self.db)
         self.db.execute("BEGIN IMMEDIATE")
+        self.state = passing(home, self.db, configured(world))
+        self.tokens = {}
         return self
 
-    # ---------------------------------------------------------------- what a pass is decided from
+    def close(self) -> None:
+        self.db.execute("COMMIT")
+        check_books(self.db)
+        self.db.close()
 
-    def heads(self) -> list[Head]:
-        found, self.told = lanes.heads(self.db)
-        mine = super().heads()
-        # The simulator notes a start in all lanes of its band and needs; the store in its own only.
-        known = [sorted(head._replace(last_start_at=None) for head in heads) for heads in (found, mine)]
-        assert known[0] == known[1]
+    # ---------------------------------------------------------------- one pass on each side
+
+    def _pass(self) -> None:
+        settings = self.state.settings
+        settings.limits.max_running_per_workflow = self.limits.max_running_per_workflow
+        self.state.sample = HostSample(self.host.user_procs, None, None, None)
+        self.db.execute("DELETE FROM pauses")
+        self.db.executemany("INSERT INTO pauses VALUES (?, ?, 0)", sorted(self.limits.paused))
+        done = admit(self.state, settings, 0, self.now)
+        for ticket in done.tickets:
+            claim = ticket.claim
+            self.tokens[claim.job_id] = ticket.token
+            assert attempts.mark_running(self.db, claim.job_id, ticket.token, None, None, self.now)
+        before = len(self.started)
+        super()._pass()
+        mine = [each.job.job_id for each in self.started[before:]]
+        assert [ticket.claim.job_id for ticket in done.tickets] == mine
+        if self.brought_back:
+            assert done.changes_at == self.now
+        self._compare()
+
+    def _compare(self) -> None:
         rows: Any = self.db.execute("SELECT id, parked FROM jobs WHERE parked IS NOT NULL")
         assert dict(rows) == {each.job_id: each.parked for each in self.waiting.values() if each.parked}
-        return mine
-
-    def _running(self) -> list[Running]:
-        mine = list(super()._running())
-        assert sorted(lanes.running(self.db, {}), key=str) == sorted(mine, key=str)
-        assert lanes.clocks(self.db) == self.clocks
-        return mine
-
-    def _promised(self) -> dict[int, int]:
-        told = {
-            head.job_id: self.told[head.lane].promised_at
-            for head in super().heads()
-            if head.lane in self.told
+        assert sorted(lanes.running(self.db, {}), key=str) == sorted(self._running(), key=str)
+        heads, told = lanes.heads(self.db)
+        assert sorted(heads) == sorted(self.heads())
+        promised = {head.job_id: told[head.lane].promised_at for head in heads if head.lane in told}
+        assert {job_id: at for job_id, at in promised.items() if at is not None} == self._promised()
+        known = self.db.execute(LANES).fetchall()
+        assert {row[:4]: row[4:] for row in known} == {
+            lane: tuple(asdict(memory).values()) for lane, memory in self.memory.items()
         }
-        found = {job_id: at for job_id, at in told.items() if at is not None}
-        assert found == super()._promised()
-        return found
-
-    def _following(self, head: Head) -> Head | None:
-        mine = super()._following(head)
-        assert lanes.following(self.db, head) == mine
-        return mine
-
-    def _budgets(self) -> dict[str, Budget]:
-        mine = super()._budgets()
-        rules = {name: ledger.BudgetRule(*each) for name, each in self.budgets.items()}
-        assert ledger.budgets(self.db, rules, self.now) == mine
-        return mine
-
-    def _cooldowns(self) -> tuple[dict[str, Cooldown], list[int | None]]:
+        assert lanes.clocks(self.db) == self.clocks
+        counted = self.db.execute("SELECT job_id, reason, count, last_at FROM deferrals").fetchall()
+        assert {row[:2]: row[2:] for row in counted} == {
+            (job_id, reason): (self.deferred[job_id][reason], at)
+            for (job_id, reason), at in self._counted.items()
+        }
+        assert ledger.budgets(self.db, budget_rules(self.state.settings), self.now) == self._budgets()
         slots = {name: each.limit for name, each in self.limits.resources.items()}
-        there = ledger.rests(self.db, slots, self.now)
-        mine, changes = super()._cooldowns()
-        assert there.cooldowns == mine
-        return mine, changes
+        assert ledger.rests(self.db, slots, self.now).cooldowns == self._cooldowns()[0]
 
     # ---------------------------------------------------------------- what happens
 
@@ -98,6 +148,7 @@ class Mirror(Simulator):
             root_id=job.root_id,
             rank=job.place[0],
             deadline_at=job.deadline_at,
+            timeout_ms=job.timeout or 0,
             parked=job.parked,
         )
 
@@ -105,70 +156,67 @@ class Mirror(Simulator):
         super()._expire(job)
         attempts.expire(self.db, self.now)
 
-    def _token(self, job: Job) -> int:
-        return 1_000_000 + job.job_id
-
-    def _start(self, job: Job, would: str | None) -> None:
-        head = self._as_head(job)
-        token = self._token(job)
-        claimed = attempts.claim(self.db, job.job_id, token, self.now)
-        assert claimed is not None
-        attempts.open_attempt(
-            self.db,
-            claimed,
-            token,
-            self.now,
-            boot_id="boot",
-            lease_ms=1,
-            grace_ms=1,
-            timeout_ms=job.timeout or 0,
-            heartbeat="process",
-            log="log",
-        )
-        lanes.note_start(self.db, head, self.now)
-        ledger.reserve(self.db, job.tenant, token, self.limits.spends(job.kind, job.band), self.now)
-        ledger.note_start(self.db, head.resources, self.rests, token)
-        attempts.mark_running(self.db, job.job_id, token, None, None, self.now)
-        super()._start(job, would)
-
-    def _as_head(self, job: Job) -> Head:
-        return Head(job.job_id, *job.lane, job.place[0], job.exclusive, job.root_id, job.ready_at)
-
     def _end(self, job: Job, tries: int) -> None:
         super()._end(job, tries)
-        token = self._token(job)
+        token = self.tokens[job.job_id]
         done = Decision(SUCCEEDED, "succeeded")
         assert attempts.finish(self.db, job.job_id, token, classify.by_exit_code(0), done, "", None, self.now)
         ledger.note_end(self.db, token, True, self.now)
-
-    def _park(self, job: Job, reason: str) -> None:
-        lanes.park(self.db, Park(self._as_head(job), reason), self.limits.retry_after_ms, self.now)
-        super()._park(job, reason)
-
-    def _note_wait(self, wait: Wait, told: str | None, again_at: int) -> None:
-        lanes.note_wait(self.db, wait, self.told.get(wait.head.lane), self.limits.retry_after_ms, self.now)
-        super()._note_wait(wait, told, again_at)
-
-    def _keep_turns(self, turns: Turns) -> None:
-        lanes.keep_turns(self.db, turns)
-        super()._keep_turns(turns)
 
     def cool(self, resource: str, until: int, step_ms: int = 2_000) -> None:
         ledger.cool(self.db, resource, until, step_ms, self.now)
         super().cool(resource, until, step_ms)
 
 
-@given(world=worlds(), load=jobs(), trouble=troubles())
-@hypothesis_settings(max_examples=60)
-def test_simulator_and_store_agree_at_every_pass(
-    world: World, load: list[Ask], trouble: list[tuple[int, int, str]]
+@st.composite
+def crowds(draw: st.DrawFn) -> list[Ask]:
+    """Few lanes, names and workflows, so that jobs wait for both at once and are parked again and again."""
+    return [
+        each._replace(
+            arrives=each.arrives // 4,
+            band=2,
+            tenant="a",
+            needs=draw(st.sampled_from(("", "r"))),
+            exclusive=draw(st.sampled_from((None, "x", "y"))),
+            root_id=draw(st.sampled_from((None, 1_001, 1_002))),
+        )
+        for each in draw(jobs(most=25))
+    ]
+
+
+def agree(
+    home: Home,
+    world: World,
+    load: list[Ask],
+    trouble: list[tuple[int, int, str]],
+    workflows: list[tuple[int, int]],
 ) -> None:
     plain = world.simulator(host=OPEN)
-    sim = Mirror(plain.limits, plain.budgets, plain.host).open()
+    sim = Twin(plain.limits, plain.budgets, plain.host).open(world, home)
     sim.add(*(Job(*each) for each in load))
     happen(sim, trouble)
+    for when, most in workflows:
+        sim.limit_workflows(when * MINUTE, most)
     sim.run()
     assert sim.drained
-    sim.db.execute("COMMIT")
-    check_books(sim.db)
-    sim.db.close()
+    sim.close()
+
+
+LIMITS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 4)), max_size=2)
+
+
+@pytest.mark.parametrize("kind_of_load", [jobs(), crowds()], ids=["any load", "crowds"])
+def test_simulator_and_store_agree_after_every_pass(
+    home: Home, kind_of_load: st.SearchStrategy[list[Ask]]
+) -> None:
+    @given(world=worlds(), load=kind_of_load, trouble=troubles(), workflows=LIMITS)
+    @hypothesis_settings(max_examples=60)
+    def check(
+        world: World,
+        load: list[Ask],
+        trouble: list[tuple[int, int, str]],
+        workflows: list[tuple[int, int]],
+    ) -> None:
+        agree(home, world, load, trouble, workflows)
+
+    check()

@@ -95,7 +95,7 @@ def test_limits_of_tenant_and_kind() -> None:
 def test_a_taken_exclusive_name_parks_the_head_and_asks_the_next() -> None:
     jobs = [head(1, exclusive="x"), head(2, exclusive="x"), head(3)]
     decisions = one_pass(jobs)
-    assert decisions == [Start(jobs[0]), Park(jobs[1], "exclusive:x"), Start(jobs[2])]
+    assert decisions == [Start(jobs[0]), Park(jobs[1], "exclusive:x", passes_on=True), Start(jobs[2])]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ UPDATE jobs SET
         - coalesce(:priority, priority) * :point,
     state = CASE WHEN :run_after IS NULL OR state = 'held' THEN state
                  WHEN :run_after > :now THEN 'scheduled' ELSE 'queued' END,
-    parked = iif(:run_after > :now, NULL, parked),
+    parked = iif(:run_after > :now OR :band <> band, NULL, parked),
     ready_at = CASE WHEN :run_after IS NULL OR state = 'held' THEN ready_at
                     WHEN :run_after > :now THEN NULL ELSE coalesce(ready_at, :now) END,
     reason = CASE WHEN :run_after IS NULL OR state = 'held' OR (state = 'scheduled') = (:run_after > :now)

@@ -40,6 +40,37 @@ SELECT scope, name FROM pauses;
 -- Out of its lane until what it waits for ends; the triggers jobs_unpark bring it back.
 UPDATE jobs SET parked = :reason WHERE id = :job_id AND state = 'queued' AND parked IS NULL;
 
+-- name: next_of_name
+-- The best of its lane that the same exclusive name has parked takes the place of one that its workflow parks.
+UPDATE jobs SET parked = NULL WHERE id = (
+    SELECT id FROM jobs INDEXED BY jobs_parked
+    WHERE exclusive = :exclusive AND state = 'queued' AND parked <> 'workflow_limit'
+        AND band = :band AND tenant = :tenant AND kind = :kind AND needs = :needs
+    ORDER BY rank, id LIMIT 1)
+RETURNING id;
+
+-- name: next_of_workflow
+-- The best of its lane that the same workflow has parked takes the place of one that its name parks.
+UPDATE jobs SET parked = NULL WHERE id = (
+    SELECT id FROM jobs INDEXED BY jobs_parked_root
+    WHERE coalesce(root_id, id) = coalesce(:root_id, :job_id) AND state = 'queued' AND parked = 'workflow_limit'
+        AND band = :band AND tenant = :tenant AND kind = :kind AND needs = :needs
+    ORDER BY rank, id LIMIT 1)
+RETURNING id;
+
+-- name: workflow_limit
+-- The limit by which jobs were parked last.
+SELECT value FROM meta WHERE key = 'workflow_limit';
+
+-- name: keep_workflow_limit
+-- Only when it has changed.
+INSERT INTO meta VALUES ('workflow_limit', :most) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: unpark_workflows
+-- They come back one for one as others end, so room that no end has made is found only by asking all of them.
+UPDATE jobs INDEXED BY jobs_parked_root SET parked = NULL
+WHERE state = 'queued' AND parked = 'workflow_limit' AND coalesce(root_id, id) > 0;
+
 -- name: note_lane
 -- The reason that every job of the lane answers with; `since` stays while the reason does, `short_since`
 -- while the same head waits for nothing but slots that others hold.

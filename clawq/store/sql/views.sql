@@ -43,10 +43,10 @@ WHERE l.reason IS NOT NULL;
 -- Exclusive names that jobs stand behind: one step of the index for each name, a hundred at most.
 WITH RECURSIVE names(name) AS (
     SELECT (SELECT exclusive FROM jobs INDEXED BY jobs_parked
-            WHERE state = 'queued' AND parked IS NOT NULL AND exclusive > '' ORDER BY exclusive LIMIT 1)
+            WHERE state = 'queued' AND parked <> 'workflow_limit' AND exclusive > '' ORDER BY exclusive LIMIT 1)
     UNION ALL
     SELECT (SELECT exclusive FROM jobs INDEXED BY jobs_parked
-            WHERE state = 'queued' AND parked IS NOT NULL AND exclusive > names.name ORDER BY exclusive LIMIT 1)
+            WHERE state = 'queued' AND parked <> 'workflow_limit' AND exclusive > names.name ORDER BY exclusive LIMIT 1)
     FROM names WHERE names.name IS NOT NULL LIMIT 100
 ) SELECT name FROM names WHERE name IS NOT NULL;
 
@@ -54,16 +54,15 @@ WITH RECURSIVE names(name) AS (
 -- How many stand behind one name, by lane, from the index alone; a thousand is answer enough.
 SELECT band, tenant, kind, needs, count(*) AS n, min(id) AS job_id FROM (
     SELECT id, band, tenant, kind, needs FROM jobs INDEXED BY jobs_parked
-    WHERE state = 'queued' AND parked IS NOT NULL AND exclusive = ? LIMIT 1000
+    WHERE state = 'queued' AND parked <> 'workflow_limit' AND exclusive = ? LIMIT 1000
 ) GROUP BY band, tenant, kind, needs;
 
 -- name: parked_workflow
--- How many stand behind their workflow's limit, by lane and by the name that they have besides; five hundred
--- are answer enough.
-SELECT band, tenant, kind, needs, exclusive, count(*) AS n, min(id) AS job_id FROM (
-    SELECT id, band, tenant, kind, needs, exclusive FROM jobs INDEXED BY jobs_parked_root
+-- How many stand behind their workflow's limit, by lane, from the index alone; five hundred are answer enough.
+SELECT band, tenant, kind, needs, count(*) AS n, min(id) AS job_id FROM (
+    SELECT id, band, tenant, kind, needs FROM jobs INDEXED BY jobs_parked_root
     WHERE state = 'queued' AND parked = 'workflow_limit' AND coalesce(root_id, id) > 0 LIMIT 500
-) GROUP BY band, tenant, kind, needs, exclusive;
+) GROUP BY band, tenant, kind, needs;
 
 -- name: refusals
 -- Producers that were sent away, the latest first.
