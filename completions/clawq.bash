@@ -80,6 +80,7 @@ _clawq() {
         "unknown --limit") return ;;
         "events --since") return ;;
         "events --limit") return ;;
+        "metrics --textfile") return ;;
         "edit --priority") return ;;
         "edit --band") COMPREPLY=( $(compgen -W "critical interactive normal bulk" -- "$cur") ); return ;;
         "edit --delay") return ;;
@@ -116,7 +117,7 @@ _clawq() {
         "crontab -f") return ;;
     esac
     case "$verb" in
-        "") words="enqueue add run stop status list show why logs wait dead unknown events doctor retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect config service crontab backup restore --version -h --help" ;;
+        "") words="enqueue add run stop status list show why logs wait dead unknown events doctor metrics retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect config service crontab backup restore --version -h --help" ;;
         "enqueue") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --parent --on-parent-end --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "add") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --parent --on-parent-end --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "run") words="--until-idle --observe --standby -h --help" ;;
@@ -131,6 +132,7 @@ _clawq() {
         "unknown") words="--limit --json -h --help" ;;
         "events") words="-f --follow --since --limit --json -h --help" ;;
         "doctor") words="--probe --json -h --help" ;;
+        "metrics") words="--textfile --json -h --help" ;;
         "retry") words="--json -h --help" ;;
         "cancel") words="--tree --json -h --help" ;;
         "approve") words="--json -h --help" ;;

@@ -21,7 +21,8 @@ worked         the job's kind         most ms of its bucket, 0: the longest     
 deferred       the job's kind         reason
 used           a resource                                                         ms that its slots were held
 failed         a resource             error class of the attempt that held it
-spent          the job's kind         budget                                      the amount
+refused        the job's kind         reason
+spent          its first job's kind   budget                                      the amount
 =============  =====================  ==========================================  =====================
 """
 
@@ -102,14 +103,18 @@ def fold_all(db: apsw.Connection) -> None:
 def note_deferrals(db: apsw.Connection, deferred: Mapping[tuple[str, str], int], now: int) -> None:
     """What a pass put off, {(kind, reason): n}: no move tells of it. Names of exclusive work are not kept."""
     for (kind, reason), n in deferred.items():
-        word = "exclusive" if reason.startswith("exclusive:") else reason
-        _note(db, "deferred", kind, word, n, 0, now)
+        _note(db, "deferred", kind, plain_reason(reason), n, 0, now)
 
 
-def note_spends(db: apsw.Connection, kind: str, token: int, now: int) -> None:
+def plain_reason(reason: str) -> str:
+    """A reason without names that are as many as there are jobs."""
+    return "exclusive" if reason.startswith("exclusive:") else reason
+
+
+def note_spends(db: apsw.Connection, job_id: int, token: int, now: int) -> None:
     """What an attempt that has ended took out of the budgets."""
-    rows: list[Any] = db.execute(SQL["spent"], {"token": token}).fetchall()
-    for budget, amount in rows:
+    rows: list[Any] = db.execute(SQL["spent"], {"job_id": job_id, "token": token}).fetchall()
+    for kind, budget, amount in rows:
         _note(db, "spent", kind, budget, 1, amount, now)
 
 
@@ -127,6 +132,7 @@ def ever(db: apsw.Connection) -> Told:
     tail, behind = _tail(db)
     found = {Key(EVER, *row[:3]): Count(*row[3:]) for row in db.execute(SQL["ever"])}
     _join(found, {key: count for key, count in tail.items() if key.hour == EVER})
+    _join(found, {Key(EVER, "refused", *row[:2]): Count(row[2], 0) for row in db.execute(SQL["refused"])})
     return Told(found, behind)
 
 

@@ -78,7 +78,7 @@ def settle(
         return None
     ledger.settle_spends(db, token, end.ran)
     if settings.budgets:
-        counts.note_spends(db, row.kind, token, now)
+        counts.note_spends(db, job_id, token, now)
     ledger.note_end(db, token, end.ran, now, succeeded=end.outcome == "succeeded")
     if peak is not None:
         ledger.note_footprint(db, row.kind, *peak, now)

@@ -249,6 +249,10 @@ def test_what_an_attempt_spent_is_told_by_budget(db: apsw.Connection) -> None:
             "INSERT INTO spends (budget, tenant, token, at, amount) VALUES (?, 't', 9, ?, ?)",
             (budget, NOW, amount),
         )
-    counts.note_spends(db, "qa", 9, NOW)
-    counts.note_spends(db, "qa", 10, NOW)
-    assert told(db) == {("spent", "qa", "tokens"): (1, 12), ("spent", "qa", "usd"): (1, 1)}
+    job_id = put(db, NOW, kind="qa")
+    child = put(db, NOW, kind="other", root_id=job_id, parent_id=job_id)
+    counts.fold_all(db)
+    counts.note_spends(db, child, 9, NOW)
+    counts.note_spends(db, child, 10, NOW)
+    found = {key: count for key, count in told(db).items() if key[0] == "spent"}
+    assert found == {("spent", "qa", "tokens"): (1, 12), ("spent", "qa", "usd"): (1, 1)}

@@ -51,8 +51,13 @@ INSERT INTO counts VALUES (:hour, :what, :kind, :word, :n, :total)
 ON CONFLICT DO UPDATE SET n = n + excluded.n, total = total + excluded.total;
 
 -- name: spent
--- What an attempt's entries come to, by budget.
-SELECT budget, sum(amount) FROM spends INDEXED BY spends_token WHERE token = :token GROUP BY budget;
+-- What an attempt's entries come to, by budget; the kind is that of its workflow's first job.
+SELECT (SELECT r.kind FROM jobs j JOIN jobs r ON r.id = coalesce(j.root_id, j.id) WHERE j.id = :job_id) AS kind,
+    budget, sum(amount) FROM spends INDEXED BY spends_token WHERE token = :token GROUP BY budget;
+
+-- name: refused
+-- Refusals are counted where they happen, by producers.
+SELECT kind, reason, sum(count) FROM refusals GROUP BY kind, reason;
 
 -- name: ever
 -- As many rows as there are kinds of things to tell apart.
