@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Literal
 
-FORM = 5
+FORM = 6
 """Of the compiled body. Part of identity(), so that a clawq with another form compiles the file again."""
 
 NO_FILE = f"{FORM}:"
@@ -72,6 +72,7 @@ class Limits:
         "max_running_per_workflow",
         "max_waiting",
         "reserve_after_ms",
+        "retention_mb",
         "retention_ms",
     )
 
@@ -88,6 +89,7 @@ class Limits:
         self.reserve_after_ms: int = body["reserve_after_ms"]
         self.age_boost_ms: int = body["age_boost_ms"]
         self.retention_ms: int = body["retention_ms"]
+        self.retention_mb: int = body["retention_mb"]
         self.log_max_mb: int = body["log_max_mb"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +10,9 @@ import typer
 from clawq import options, when
 from clawq import states as job
 from clawq.cli import desk, params, words
-from clawq.errors import UsageError
+from clawq.errors import StorageError, UsageError
 from clawq.poke import poke
+from clawq.retention import Sweep
 from clawq.store import accounts, jobs, reasons, views
 
 if TYPE_CHECKING:
@@ -90,36 +90,52 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and delete nothing.")] = False,
     as_json: params.AsJson = False,
 ) -> int:
-    """Delete jobs that ended long ago, with their logs. Dedupe keys that hold for ever stay."""
+    """Delete jobs that ended long ago, with their logs. Dedupe keys that hold for ever stay.
+
+    The supervisor does the same by itself, by limits.retention and limits.retention_mb.
+    """
     age = None if older_than is None else when.duration(older_than)
-    with desk.reading() as here:
+    opened = desk.reading() if dry_run else desk.changing()
+    with opened as here:
         settings, _ = here.settings()
         before = here.now - (settings.limits.retention_ms if age is None else age)
-        count = jobs.count_prunable(here.db, before) if here.db and dry_run else 0
-    if not dry_run and here.db is not None:
-        count = _prune(before)
+        sweep = None
+        if here.db is not None:
+            sweep = Sweep(here.db, here.home, settings.limits, here.now, before, BATCH, dry_run)
+            for _ in sweep.steps():
+                pass
+    told = {
+        "jobs": sweep.jobs + sweep.crowded_jobs if sweep else 0,
+        "orphans": sweep.orphans if sweep else 0,
+        "crowded_logs": sweep.crowded_logs if sweep else 0,
+        "too_large_mb": -(-sweep.too_large_by // (1 << 20)) if sweep else 0,
+    }
     if as_json:
-        words.write_json({"jobs": count, "before_at": before, "dry_run": dry_run})
+        words.write_json({**told, "before_at": before, "dry_run": dry_run})
     else:
-        words.write(f"{words.jobs(count)} {'would be pruned' if dry_run else 'pruned'}")
+        _tell_pruned(told, dry_run)
+    if sweep is not None and sweep.failure is not None:
+        error = sweep.failure
+        raise StorageError(f"{error.filename} could not be deleted ({error.strerror})", "look at its folder")
     return 0
 
 
-def _prune(before: int) -> int:
-    pruned = 0
-    with desk.changing() as here:
-        while here.db is not None:
-            ids, logs = jobs.prunable(here.db, before, BATCH)
-            if not ids:
-                break
-            # The files first: a crash between the two leaves rows, which the next prune finds again.
-            for name in logs:
-                try:
-                    os.unlink(os.path.join(here.home.logs, name))
-                except FileNotFoundError:
-                    pass
-            pruned += jobs.prune(here.db, ids, before)
-    return pruned
+def _tell_pruned(told: dict[str, int], dry_run: bool) -> None:
+    done = "would be pruned" if dry_run else "pruned"
+    words.write(f"{words.jobs(told['jobs'])} {done}")
+    if told["orphans"]:
+        words.write(f"{_logs(told['orphans'])} of no attempt {done}")
+    if told["crowded_logs"]:
+        words.write(f"{_logs(told['crowded_logs'])} {done}: together they outgrew limits.retention_mb")
+    if told["too_large_mb"]:
+        oldest = "the oldest ended jobs would go too" if dry_run else "the oldest ended jobs went too"
+        words.write(
+            f"the database outgrew limits.retention_mb by {words.size(told['too_large_mb'])}: {oldest}"
+        )
+
+
+def _logs(count: int) -> str:
+    return "1 log" if count == 1 else f"{count} logs"
 
 
 def _scope(tenant: str | None, kind: str | None, resource: str | None, band: str | None) -> tuple[str, str]:

@@ -326,7 +326,10 @@ class Limits(Table):
         "5m", "a job that waits this long, only for slots that others hold, gets its resources reserved"
     )
     age_boost: SomeTime = _key("10m", "a job rises one band for each such time that it waits")
-    retention: SomeTime = _key("30d", "how long ended jobs and their logs are kept")
+    retention: SomeTime = _key("30d", "how long ended jobs, their events and their logs are kept")
+    retention_mb: Positive = _key(
+        4096, "how much all logs may take, in MB, and as much the database; beyond, the oldest ended go first"
+    )
     log_max_mb: Positive = _key(
         64, "of one attempt's output, in MB; of more the head and the tail are kept and the middle is cut"
     )

@@ -9,7 +9,7 @@
    what came too late, leases, and one pass of admission.
 7. *Act*, once that is committed: signal, spawn, forget what ended. If the commit failed, nothing was done and
    nothing is remembered, and the next turn finds the same facts again.
-8. *Chores*: schedules that are due.
+8. *Chores*: schedules that are due, and one step of tidying up what ended long ago.
 9. *Sleep* until the earliest time that anything above named.
 """
 
@@ -464,7 +464,7 @@ class Supervisor:
     def _do_chores(self, mono: int) -> None:
         try:
             with storage_errors(self.home.db):
-                due_in = self.chores.turn(self.state)
+                due_in = self.chores.turn(self.state, mono)
         except ClawqError as error:
             self._complain(str(error), mono)
             return

@@ -175,7 +175,14 @@ class TestJson:
         assert fleet.json("pause", "--band", "bulk") == {"scope": "band", "name": "bulk", "changed": True}
         assert fleet.json("resume", "--band", "bulk")["changed"] is True
         assert fleet.json("resume")["changed"] is False
-        assert set(fleet.json("prune", "--dry-run")) == {"jobs", "before_at", "dry_run"}
+        assert set(fleet.json("prune", "--dry-run")) == {
+            "jobs",
+            "orphans",
+            "crowded_logs",
+            "too_large_mb",
+            "before_at",
+            "dry_run",
+        }
 
 
 class TestChanges:
@@ -328,7 +335,11 @@ class TestChanges:
         }  # the other ends have no attempt, so nothing of theirs is ours to delete
         assert {state for state, path in logs.items() if not path.exists()} == gone
         assert fleet.state(young) == "cancelled"
-        assert fleet.clawq("prune", "--older-than", "0s").stdout == "1 job pruned\n"
+        assert fleet.clawq("prune", "--older-than", "0s", "--dry-run").stdout.splitlines() == [
+            "1 job would be pruned",
+            "5 logs of no attempt would be pruned",  # of the jobs that never ran
+        ]
+        assert fleet.clawq("prune", "--older-than", "0s").stdout.startswith("1 job pruned\n")
         assert "is not a duration" in fleet.clawq("prune", "--older-than", "old", code=2).stderr
 
 

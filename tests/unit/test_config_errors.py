@@ -77,7 +77,7 @@ ONE_BY_ONE = {
     # Keys of a larger clawq are not taken and ignored.
     "[limits]\nstdout = 4": ":2: limits.stdout: unknown key: expected one of max_running, max_running_per_tenant, "
     "max_running_per_workflow, max_depth, max_descendants, max_queued, max_queued_per_tenant, max_held, max_waiting, "
-    "reserve_after, age_boost, retention, log_max_mb",
+    "reserve_after, age_boost, retention, retention_mb, log_max_mb",
     # A key that stands somewhere else is sent there, whatever is spelled like it here.
     '[limits]\nmax_held = 3\nmode = "observe"': (
         ":3: limits.mode: unknown key: it belongs at the top of the file, before the first table"
