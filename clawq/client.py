@@ -72,6 +72,10 @@ class Receipt:
     def __repr__(self) -> str:
         return f"Receipt({self.as_json()})"
 
+    def as_dict(self) -> "dict[str, object]":
+        """What ``as_json`` writes."""
+        return {key: getattr(self, key) for key in _KEYS}
+
     def as_json(self) -> str:
         """One line; every text in it is one of clawq's own words or a time, so nothing needs escaping."""
         return (
@@ -80,6 +84,18 @@ class Receipt:
             f'"retry_after_s": {_json(self.retry_after_s)}, "safe_to_retry": {_json(self.safe_to_retry)}, '
             f'"deadline_at": {_json(self.deadline_at)}}}'
         )
+
+
+_KEYS = (
+    "outcome",
+    "job_id",
+    "state",
+    "degraded",
+    "reason",
+    "retry_after_s",
+    "safe_to_retry",
+    "deadline_at",
+)
 
 
 def _json(value: str | int | None) -> str:

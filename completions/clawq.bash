@@ -117,7 +117,7 @@ _clawq() {
         "crontab -f") return ;;
     esac
     case "$verb" in
-        "") words="enqueue add run stop status list show why logs wait dead unknown events doctor metrics retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect config service crontab backup restore --version -h --help" ;;
+        "") words="enqueue add run stop status list show why logs wait dead unknown events doctor metrics retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect mcp config service crontab backup restore --version -h --help" ;;
         "enqueue") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --parent --on-parent-end --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "add") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --parent --on-parent-end --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "run") words="--until-idle --observe --standby -h --help" ;;
@@ -150,6 +150,7 @@ _clawq() {
         "effect begin") words="--scope --json -h --help" ;;
         "effect done") words="--scope --json -h --help" ;;
         "effect fail") words="--scope --json -h --help" ;;
+        "mcp") words="-h --help" ;;
         "config") words="init check show path -h --help" ;;
         "config init") words="--force --json -h --help" ;;
         "config check") words="--json -h --help" ;;

@@ -62,6 +62,9 @@ SECTIONS = {
         "beat": "clawq.cli.beat",
         "effect": "clawq.cli.effect",
     },
+    "Offer it to agents": {
+        "mcp": "clawq.cli.mcp",
+    },
     "Set up and keep": {
         "config": "clawq.cli.config",
         "service": "clawq.cli.service",

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from clawq import states as job
 from clawq.cli import desk, params, words
+from clawq.store.why import PUBLIC
 from clawq.store.why import why as ask
 
 if TYPE_CHECKING:
     from clawq.cli.render import Page
 
 Document = dict[str, Any]
-
-PUBLIC = ("job_id", "state", "blocked_by", "deferrals")
 
 
 def why(ids: params.JobIds, as_json: params.AsJson = False) -> int:

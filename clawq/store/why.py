@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _SQL = sqlfile.load("why")
 
+PUBLIC = ("job_id", "state", "blocked_by", "deferrals")
+"""What ``why --json`` prints."""
+
 
 def why(db: apsw.Connection, settings: Settings, job_id: int, now: int, supervisor: str | None) -> Row:
     """The document of ``why --json``, times in ms, and ``behind`` besides: is it not the first of its lane?

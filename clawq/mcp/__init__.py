@@ -1,0 +1,1 @@
+"""`clawq mcp`: the queue as tools of the Model Context Protocol. The only user of its SDK."""
