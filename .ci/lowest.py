@@ -17,7 +17,8 @@ TEST_TOOLS = {"hypothesis", "mypy", "platformdirs", "pytest", "pytest-xdist"}
 
 def main() -> int:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    oldest = [bound.replace(">=", "==") for bound in project["dependencies"]]
+    bounds = project["dependencies"] + project["optional-dependencies"]["mcp"]
+    oldest = [bound.replace(">=", "==") for bound in bounds]
     tools = [
         bound
         for bound in project["optional-dependencies"]["dev"]

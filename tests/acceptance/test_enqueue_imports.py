@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,9 @@ NEVER = {
     *("tempfile", "typer", "typing"),
 }
 
+LATER = f"{(time.localtime().tm_hour + 2) % 24:02}:00"
+"""A time of day that is always more than an hour away."""
+
 
 def imported(*words: str, code: int = 0, stdin: bytes = b"") -> set[str]:
     """Modules that this command line loads beyond those of an interpreter that does nothing."""
@@ -73,7 +77,7 @@ def imported(*words: str, code: int = 0, stdin: bytes = b"") -> set[str]:
         (
             *("enqueue", "site.qa", "--payload", '{"a": [1]}', "--dedupe-key", "{hour}", "--tenant", "acme"),
             *("--exclusive", "x", "--priority", "3", "--band", "bulk", "--needs", "browser", "--delay", "5m"),
-            *("--stale-after", "23:59", "--deadline", "2d", "--timeout", "5m", "--max-attempts", "2"),
+            *("--stale-after", LATER, "--deadline", "2d", "--timeout", "5m", "--max-attempts", "2"),
             *("--on-lost", "retry", "--hold", "--cwd", "/", "--env", "A=1", "--print-id", "--", "true", "x"),
         ),
         ("enqueue", "--payload", "-", "--dry-run", "--", "true"),
