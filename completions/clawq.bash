@@ -111,10 +111,10 @@ _clawq() {
         "effect done --scope") COMPREPLY=( $(compgen -W "job tenant" -- "$cur") ); return ;;
         "effect fail --scope") COMPREPLY=( $(compgen -W "job tenant" -- "$cur") ); return ;;
         "service install --user") return ;;
-        "service show --for") return ;;
+        "service show --for") COMPREPLY=( $(compgen -W "launchd systemd" -- "$cur") ); return ;;
         "service show --user") return ;;
-        "crontab --file") return ;;
-        "crontab -f") return ;;
+        "crontab --file") IFS=$'\n'; compopt -o filenames 2>/dev/null; COMPREPLY=( $(compgen -f -- "$cur") ); return ;;
+        "crontab -f") IFS=$'\n'; compopt -o filenames 2>/dev/null; COMPREPLY=( $(compgen -f -- "$cur") ); return ;;
     esac
     case "$verb" in
         "") words="enqueue add run stop status list show why logs wait dead unknown events doctor metrics retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect mcp config service crontab backup restore --version -h --help" ;;

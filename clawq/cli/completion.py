@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from clawq import options
 from clawq import states as job
 from clawq.cli import write_error
+from clawq.service import MANAGERS
 from clawq.verbs import VERBS
 
-WORDS = {"STATE": job.STATES, "BAND": job.BANDS}
+WORDS = {"STATE": job.STATES, "BAND": job.BANDS, "MANAGER": MANAGERS}
 """Values that are known beforehand, by metavar."""
 SHELLS = {"clawq.bash": "bash", "_clawq": "zsh", "clawq.fish": "fish"}
 """File name -> shell."""
@@ -91,6 +92,7 @@ def _shown(param: Any) -> Flag:
         metavar,
         _sentence(param.help or ""),
         WORDS.get(metavar, ()),
+        "file" if metavar == "FILE" else "",
         many=bool(param.multiple),
     )
 

@@ -36,11 +36,12 @@ def crontab(
         words.note(
             f"{', '.join(done.secrets)} would be stored with each job: better a kind's env_file in clawq.toml"
         )
-    left = f", {words.jobs(len(done.left))} left as it was, see the comments" if done.left else ""
-    already = f", {words.jobs(done.already)} called clawq already" if done.already else ""
-    words.note(
-        f"{words.jobs(done.wrapped)} wrapped{already}{left}; nothing is installed: `crontab FILE` does that"
-    )
+    parts = [f"{words.jobs(done.wrapped)} wrapped"]
+    if done.already:
+        parts.append(f"{done.already} called clawq already")
+    if done.left:
+        parts.append(f"{len(done.left)} left as before, see the comments")
+    words.note(f"{', '.join(parts)}; nothing is installed: `crontab FILE` does that")
     return 0
 
 

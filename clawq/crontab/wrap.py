@@ -120,6 +120,9 @@ class _Peeled:
             return False
         if len(self.tokens) < 2 or self.tokens[1].operator or first.text.startswith("PATH="):
             return False
+        name = first.text.partition("=")[0]
+        if any(each.by_shell or f"${name}" in each.text for each in self.tokens[1:]):
+            return False  # the shell fills these in before the command has the variable
         self.options += ["--env", first.text]
         self.tokens = self.tokens[1:]
         return True

@@ -257,6 +257,9 @@ SAME = [
     "cd sub; pwd -P",
     "GREETING=hi sh -c 'echo $GREETING'",
     "GREETING='a b' OTHER=2 sh -c 'echo \"$GREETING\" $OTHER'",
+    "LATE=a echo $LATE b",
+    'LATE=a echo "$LATE" b',
+    "LATE=a echo $(echo $LATE) b",
     "PATH=$PATH:/nowhere sh -c 'echo $PATH'",
     "flock -n lock echo locked",
     "flock lock -c 'echo one; echo two'",
@@ -347,7 +350,7 @@ def test_the_command_prints_a_crontab_and_says_the_rest_elsewhere(unreachable_ho
     assert by_name.returncode == 0
     assert b"-- x caf\xe9\n" in by_name.stdout
     assert f"CLAWQ_HOME={os.environ['CLAWQ_HOME']}\n".encode() in by_name.stdout
-    assert b"1 job wrapped, 1 job left as it was" in by_name.stderr
+    assert b"1 job wrapped, 1 left as before, see the comments; " in by_name.stderr
     assert b"KEY would be stored with each job" in by_name.stderr
     missing = subprocess.run([*argv, "-f", "/nowhere"], capture_output=True, env=env, timeout=60)
     assert missing.returncode == 1
