@@ -9,6 +9,7 @@ one may come back later with what it remembers.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +19,13 @@ import pytest
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from clawq import lease, options
+from clawq import family, lease, options
 from clawq import states as job
 from clawq.errors import LeaseLost, Refused, WrongState
 from clawq.paths import Home
 from clawq.rules.classify import Evidence
 from clawq.settings import Settings
-from clawq.store import attempts, config_row, effects, jobs, told
+from clawq.store import attempts, config_row, effects, jobs, probes, told
 from clawq.store.connection import Immediate, build_schema
 from clawq.store.draft import Draft
 from clawq.store.intake import Intake
@@ -33,7 +34,7 @@ from clawq.supervisor.agents import Agent
 from clawq.supervisor.evidence import Found
 from clawq.supervisor.look import Ended, Findings
 from clawq.supervisor.notices import Notices
-from clawq.supervisor.probes import Probes
+from clawq.supervisor.probes import DID_NOT, HAPPENED, Answer, Probes
 from clawq.supervisor.record import Written, record
 from clawq.supervisor.start import Ticket
 from clawq.supervisor.state import HANDOVER, NOW, RUN, State
@@ -42,9 +43,13 @@ from tests.rows import check_books, states
 START = 1_900_000_000_000
 MINUTE = 60_000
 NOWHERE = Home("/nonexistent", "/nonexistent", "/nonexistent")
-MAX_RUNNING, OF_A, OF_LAMP = 4, 2, 1
+MAX_RUNNING, OF_A, OF_LAMP, OF_WORKFLOW = 4, 2, 1, 2
+TOKENS = {"limit": 10, "per_ms": 5 * MINUTE, "per_tenant": 6}
+SPENDS = 3
 CONFIG: dict[str, dict[str, Any]] = {
-    "limits": {"max_running": MAX_RUNNING},
+    "limits": {"max_running": MAX_RUNNING, "max_running_per_workflow": OF_WORKFLOW},
+    "budgets": {"tokens": TOKENS},
+    "kinds": {"spends": {"spends": {"tokens": SPENDS}}, "asks": {"reconcile": ["did-it"]}},
     "tenants": {"a": {"max_running": OF_A}},
     "resources": {
         "lamp": {"limit": OF_LAMP, "min_free_mb": None, "keep": False, "provider": False},
@@ -59,6 +64,8 @@ tenants = st.sampled_from(["a", "b"])
 asked = st.fixed_dictionaries(
     {"tenant": tenants},
     optional={
+        "kind": st.sampled_from(["spends", "spends", "asks"]),
+        "parent": picks,
         "dedupe_key": st.sampled_from(["k", "l"]),
         "dedupe_scope": st.sampled_from(["ever", "active"]),
         "exclusive": st.sampled_from(["x", "y"]),
@@ -93,6 +100,8 @@ class Known:
 
     tenant: str
     on_lost: str | None
+    key_for_ever: tuple[str, str, str] | None = None
+    """(tenant, kind, key) that outlives it."""
     state: str = job.NEW
     released: bool = False
     """A person allowed, since it came to rest, that it runs again."""
@@ -104,6 +113,7 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.db = apsw.Connection(":memory:")
+        self.db.pragma("foreign_keys", True)
         with Immediate(self.db):
             build_schema(self.db)
             body = json.loads(str(self.db.execute("SELECT body FROM config").get))
@@ -118,6 +128,7 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
         """token -> how its attempt was recorded to have ended."""
         self.highest = 0
         self.pauses: set[str] = set()
+        self.pruned_keys: dict[tuple[str, str, str], int] = {}
         self.stopped: list[State] = []
         self.state = self.new_supervisor()
 
@@ -133,14 +144,45 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
     def enqueue(self, given: dict[str, Any]) -> None:
         self.enqueue_one(given)
 
+    @stateful.rule(
+        tenant=tenants,
+        kind=st.sampled_from(["spends", "asks"]),
+        code=st.sampled_from([0, None]),
+        answers=st.lists(st.tuples(st.sampled_from([0, 1, 2, None]), st.booleans()), max_size=3),
+    )
+    def some_work_comes_and_ends(
+        self, tenant: str, kind: str, code: int | None, answers: list[tuple[int | None, bool]]
+    ) -> None:
+        """Plain jobs of the kinds that seldom get as far by chance."""
+        for _ in range(2):
+            self.enqueue_one({"tenant": tenant, "kind": kind, "on_lost": "unknown"})
+        self.turn_with(None)
+        for run in self.runs.values():
+            if run.spawned and not run.over:
+                run.over, run.code = True, code
+        self.turn_with(None)
+        self.no_job_is_lost_and_none_comes_back_by_itself()
+        self.one_outcome_for_each_token()
+        for answer, committed in answers:
+            self.answer_of_a_probe(0, answer, committed)
+            self.no_job_is_lost_and_none_comes_back_by_itself()
+
     def enqueue_one(self, given: dict[str, Any]) -> None:
         given = {
             name: value for name, value in given.items() if name != "dedupe_scope" or "dedupe_key" in given
         }
+        kind = given.get("kind", "default")
+        given = given | {"kind": kind}
+        if "parent" in given and self.jobs:
+            given["parent"] = self.number(given["parent"])
+            given["tenant"] = self.jobs[given["parent"]].tenant
+        else:
+            given.pop("parent", None)
         self.intake.stamp()
         read = options.read({"command": ["true"]} | given, self.now)
-        frame = self.intake.frame("default", given.get("band"), given["tenant"])
-        draft = Draft(read, "default", given["tenant"], frame, "/", "/bin", self.now)
+        frame = self.intake.frame(kind, given.get("band"), given["tenant"])
+        parent = family.parent_of(self.intake, read, None) if "parent" in given else None
+        draft = Draft(read, kind, given["tenant"], frame, "/", "/bin", self.now, None, parent)
         holder = self.holder(given)
         with Immediate(self.db):
             assert self.intake.begin()
@@ -154,16 +196,21 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
             return
         assert taken.outcome != "duplicate"
         assert taken.job_id not in self.jobs
-        self.jobs[taken.job_id] = Known(given["tenant"], given.get("on_lost"))
+        known = self.jobs[taken.job_id] = Known(given["tenant"], given.get("on_lost"))
+        if "dedupe_key" in given and given.get("dedupe_scope") != "active":
+            known.key_for_ever = (given["tenant"], kind, given["dedupe_key"])
 
     def holder(self, given: dict[str, Any]) -> int | None:
         """Who has this key: an `active` one is free once its job has ended, and only then."""
         if "dedupe_key" not in given:
             return None
+        key = (given["tenant"], given["kind"], given["dedupe_key"])
+        if key in self.pruned_keys:
+            return self.pruned_keys[key]
         found = self.db.execute(
-            "SELECT id FROM jobs WHERE tenant = ? AND dedupe_key = ?"
+            "SELECT id FROM jobs WHERE tenant = ? AND kind = ? AND dedupe_key = ?"
             " AND (dedupe_scope = 'ever' OR ended_at IS NULL)",
-            (given["tenant"], given["dedupe_key"]),
+            key,
         ).fetchall()
         assert len(found) <= 1, "two jobs of one key"
         return int(found[0][0]) if found else None
@@ -190,13 +237,46 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
         if not self.jobs:
             return False
         try:
-            change(pick % len(self.jobs) + 1)
+            change(self.number(pick))
         except WrongState:
             return False
         return True
 
+    def number(self, pick: int) -> int:
+        return list(self.jobs)[pick % len(self.jobs)]
+
     def pick(self, pick: int) -> Known:
-        return self.jobs[pick % len(self.jobs) + 1]
+        return self.jobs[self.number(pick)]
+
+    @stateful.rule(
+        pick=picks,
+        change=st.fixed_dictionaries(
+            {},
+            optional={
+                "priority": st.integers(-3, 3),
+                "band": st.sampled_from(job.BANDS),
+                "run_after": st.sampled_from([-1, 90_000]),
+                "stale_at": st.sampled_from([60_000, 600_000]),
+                "deadline_at": st.sampled_from([60_000, 3_600_000]),
+                "max_attempts": st.integers(1, 3),
+            },
+        ),
+    )
+    def edit(self, pick: int, change: dict[str, Any]) -> None:
+        moments = ("run_after", "stale_at", "deadline_at")
+        change = {name: self.now + value if name in moments else value for name, value in change.items()}
+        self.by_hand(pick, lambda job_id: jobs.edit(self.db, job_id, self.now, **change))
+
+    @stateful.rule(age=st.sampled_from([-1, 60_000, 3_600_000]), most=st.integers(1, 3))
+    def prune(self, age: int, most: int) -> None:
+        """Only what has ended, and a key that holds for ever holds on."""
+        ids, _ = jobs.prunable(self.db, self.now - age, most)
+        assert jobs.prune(self.db, ids, self.now - age) == len(ids)
+        for job_id in ids:
+            known = self.jobs.pop(job_id)
+            assert known.state in job.ENDED
+            if known.key_for_ever is not None:
+                self.pruned_keys[known.key_for_ever] = job_id
 
     @stateful.rule(tenant=tenants)
     def pause_or_resume(self, tenant: str) -> None:
@@ -255,6 +335,31 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
         if run is not None and run.token not in self.outcomes:
             run.told = True
             told.tell_failure(self.db, run.token, word, None, None, None, None)
+
+    # ------------------------------------------------------------------ probes
+
+    @stateful.precondition(lambda self: probes.any_due(self.db))
+    @stateful.rule(pick=picks, code=st.sampled_from([0, 1, 2, None]), committed=st.booleans())
+    def a_probe_answers(self, pick: int, code: int | None, committed: bool) -> None:
+        self.answer_of_a_probe(pick, code, committed)
+
+    def answer_of_a_probe(self, pick: int, code: int | None, committed: bool) -> None:
+        """Of a kind that has one; what cannot be committed is told again."""
+        due = [each for each in probes.due(self.db, 99) if each.job.kind == "asks"]
+        if not due:
+            return
+        asked = due[pick % len(due)]
+        job_id = asked.job.job_id
+        self.state.probes.answers[job_id, asked.number] = Answer(code, "")
+        self.jobs[job_id].released = code in (HAPPENED, DID_NOT)
+        if not committed:
+            self.a_turn_that_cannot_be_committed()
+            return
+        self.turn_with(None)
+        assert not probes.is_due(self.db, job_id, asked.number), "asked twice"
+        state = states(self.db)[job_id]
+        assert (state == job.UNKNOWN) == (code not in (HAPPENED, DID_NOT))
+        assert state == job.SUCCEEDED or code != HAPPENED
 
     # ------------------------------------------------------------------ supervisors
 
@@ -353,6 +458,7 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
     def record(self, state: State, findings: Findings) -> Written:
         self.mono += 50
         written = record(state, findings, True, self.now, self.mono)
+        state.probes.answers.clear()
         for ticket in written.tickets:
             self.check_claim(ticket)
             self.runs[ticket.token] = Run(ticket.claim.job_id, ticket.token)
@@ -364,8 +470,18 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
         known = self.jobs[ticket.claim.job_id]
         assert known.tenant not in self.pauses
         assert not self.open_effects(ticket.claim.job_id), "started with an effect open"
+        if ticket.claim.kind == "spends":
+            self.check_budget()
         rivals = [run for run in self.runs.values() if run.job_id == ticket.claim.job_id]
         assert all(run.token in self.outcomes or self.is_closed(run.token) for run in rivals)
+
+    def check_budget(self) -> None:
+        """Nobody starts beyond what any window holds."""
+        since = (self.now - TOKENS["per_ms"],)
+        found = self.db.execute("SELECT tenant, sum(amount) FROM spends WHERE at > ? GROUP BY tenant", since)
+        spent = dict(found.fetchall())
+        assert sum(spent.values()) <= TOKENS["limit"]
+        assert max(spent.values()) <= TOKENS["per_tenant"]
 
     def open_effects(self, job_id: int) -> int:
         sql = "SELECT count(*) FROM effects WHERE job_id = ? AND state = 'begun'"
@@ -442,19 +558,22 @@ class NeverLostNeverTwice(stateful.RuleBasedStateMachine):
             if not run.spawned:
                 assert (end[0], end[3]) == ("never_started", 0)
         opened = self.db.execute("SELECT token FROM attempts ORDER BY token").fetchall()
-        assert [token for (token,) in opened] == list(self.runs)
+        kept = [token for token, run in self.runs.items() if run.job_id in self.jobs]
+        assert [token for (token,) in opened] == kept
 
     @stateful.invariant()
     def slots_are_what_the_rows_say(self) -> None:
         active = self.db.execute(
-            "SELECT id, token, tenant, needs, exclusive FROM jobs"
+            "SELECT id, token, tenant, needs, coalesce(root_id, id), exclusive FROM jobs"
             " WHERE state IN ('starting', 'running', 'waiting')"
         ).fetchall()
         live = self.db.execute("SELECT job_id, token FROM attempts WHERE ended_at IS NULL").fetchall()
         assert sorted(live) == sorted((job_id, token) for job_id, token, *_ in active)
         assert len(active) <= MAX_RUNNING
-        assert sum(tenant == "a" for _, _, tenant, _, _ in active) <= OF_A
-        assert sum("lamp" in needs.split(",") for _, _, _, needs, _ in active) <= OF_LAMP
+        assert sum(tenant == "a" for _, _, tenant, *_ in active) <= OF_A
+        assert sum("lamp" in needs.split(",") for _, _, _, needs, *_ in active) <= OF_LAMP
+        workflows = Counter(root for *_, root, _ in active)
+        assert max(workflows.values(), default=0) <= OF_WORKFLOW
         names = [name for *_, name in active if name is not None]
         assert len(names) == len(set(names)), "two jobs of one exclusive name"
 
