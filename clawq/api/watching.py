@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -86,16 +86,8 @@ def wait(
     Raises TimedOut (with ``outcomes``; the jobs go on), NoSuchJob (pruned ones too), UsageError for the
     receipt of a job that was refused, StorageError and Busy.
     """
-    return settled(ids_of(jobs), None if timeout is None else options.span("timeout", timeout))
-
-
-class Stopped(Exception):
-    """Nobody waits for the answer any more."""
-
-
-def settled(wanted: list[int], timeout_ms: int | None, stopped: Callable[[], bool] = bool) -> list[Outcome]:
-    """As ``wait``, for ids; ``stopped`` is asked at each look, and makes this raise Stopped."""
-    give_up = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+    wanted = ids_of(jobs)
+    give_up = None if timeout is None else time.monotonic() + options.span("timeout", timeout) / 1000
     pause = FIRST_LOOK_S
     while True:
         seen = look(wanted)
@@ -105,8 +97,6 @@ def settled(wanted: list[int], timeout_ms: int | None, stopped: Callable[[], boo
         if left <= 0:
             open_ones = ", ".join(str(each.job_id) for each in seen if not each.settled)
             raise TimedOut(f"not ended in time: {open_ones:.200}", "they go on; wait again", seen)
-        if stopped():
-            raise Stopped
         time.sleep(min(pause, left))
         pause = min(pause * 1.5, SLOWEST_LOOK_S)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,6 +31,8 @@ Document = dict[str, Any]
 Arguments = Mapping[str, Any]
 
 LARGEST_ID = 2**63 - 1
+STEP_S = 0.5
+"""How soon a wait ends that was given up."""
 
 
 class Answer:
@@ -113,7 +116,7 @@ class Session:
         else:
             wanted = list(self.mine)
         try:
-            outcomes, timed_out = watching.settled(wanted, int(timeout * 1000), stopped), False
+            outcomes, timed_out = _settled(wanted, timeout, stopped), False
         except TimedOut as late:
             outcomes, timed_out = list(late.outcomes), True
         return {"timed_out": timed_out, "outcomes": [each.as_dict() for each in outcomes]}
@@ -135,6 +138,22 @@ class Session:
             state = jobs.cancel(db, job_id, here.now, tree)
         poke(here.home, b"c")
         return {"job_id": job_id, "state": state}
+
+
+class Stopped(Exception):
+    """Nobody waits for the answer any more."""
+
+
+def _settled(wanted: list[int], timeout_s: float, stopped: Callable[[], bool]) -> list[watching.Outcome]:
+    give_up = time.monotonic() + timeout_s
+    while True:
+        try:
+            return watching.wait(wanted, max(0.0, min(STEP_S, give_up - time.monotonic())))
+        except TimedOut:
+            if time.monotonic() >= give_up:
+                raise
+            if stopped():
+                raise Stopped from None
 
 
 def _check_kind(kind: object, offered: Mapping[str, str], configured: list[str]) -> None:
