@@ -359,7 +359,8 @@ class Supervisor:
             return
         if mono >= self.look_at_trees:
             measure_trees(agents.values(), self.home, findings, wall_ms(), mono)
-            self.look_at_trees = mono + TREES_MS
+            youngest = max(agent.started for agent in agents.values()) + FIRST_TREES_MS
+            self.look_at_trees = youngest if youngest > mono else mono + TREES_MS
         self.sleep_until = min(self.sleep_until, self.look_at_trees)
 
     def _tend_outputs(self, findings: Findings, mono: int) -> None:
@@ -449,7 +450,9 @@ class Supervisor:
         state.ramp_started += 1
         lease_part = mono_ms() + outcome.lease_ms // RENEWALS_PER_LEASE
         self.renew_at = min(self.renew_at, lease_part) if len(state.agents) > 1 else lease_part
-        self.look_at_trees = min(self.look_at_trees, mono_ms() + FIRST_TREES_MS)
+        first_look = mono_ms() + FIRST_TREES_MS
+        # Of the first for a while, the last look was due long ago, and at once there is nothing to see.
+        self.look_at_trees = first_look if len(state.agents) == 1 else min(self.look_at_trees, first_look)
         # One more turn at once: the agent may have told already that it runs, or that it ended.
         self.sleep_until = 0
 

@@ -90,15 +90,28 @@ def runs(mark: int) -> list[int]:
     return [each.pid for each in found if each.info["cmdline"] == ["sleep", str(mark)]]
 
 
+REAPER = """
+import subprocess, sys
+from clawq.host import platform
+platform.become_subreaper()
+subprocess.Popen(["sh", "-c", sys.argv[1]])
+subprocess.call(["sh", "-c", sys.argv[2]])
+"""
+
+
 class Daemon:
     """An agent's grandchild that leaves session and environment, and whose parent ends before the agent does:
     nothing that the kernel still tells says whose it is."""
 
-    def __init__(self, fleet: Fleet, number: int) -> None:
+    def __init__(self, fleet: Fleet, number: int, reaper: bool = False) -> None:
         self.fleet = fleet
         self.mark = 700_000 + 10 * os.getpid() + number
         between = f"setsid env -i sleep {self.mark} & until [ -e {fleet.scratch}/seen ]; do sleep 0.02; done"
-        self.job_id = fleet.script(f"({between}) & until [ -e {fleet.scratch}/go ]; do sleep 0.02; done")
+        stays = f"until [ -e {fleet.scratch}/go ]; do sleep 0.02; done"
+        if reaper:
+            self.job_id = fleet.enqueue("--", sys.executable, "-c", REAPER, between, stays)
+        else:
+            self.job_id = fleet.script(f"({between}) & {stays}")
         fleet.until_state(self.job_id, "running")
         until(lambda: runs(self.mark))
         self.pid = runs(self.mark)[0]
@@ -127,6 +140,17 @@ def test_a_daemon_that_was_seen_is_ended_with_its_attempt(fleet: Fleet) -> None:
         fleet.until_state(beside, "succeeded")
     assert fleet.lines("slot") == ["free"]
     assert [path.name for path in Path(fleet.home.run).iterdir()] == ["null.payload"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows subreapers")
+def test_an_agent_that_adopts_its_own_orphans_hands_them_on_to_us(fleet: Fleet) -> None:
+    """A runner of its own, whose orphans come to it first and to the supervisor once it has ended."""
+    with fleet.supervised():
+        daemon = Daemon(fleet, 4, reaper=True)
+        daemon.let_a_look_see_it()
+        daemon.end()
+        fleet.until_state(daemon.job_id, "succeeded")
+        assert runs(daemon.mark) == []
 
 
 def test_a_daemon_that_an_earlier_supervisor_has_seen_is_ended_too(fleet: Fleet) -> None:
