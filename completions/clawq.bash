@@ -80,6 +80,7 @@ _clawq() {
         "unknown --limit") return ;;
         "events --since") return ;;
         "events --limit") return ;;
+        "history --since") return ;;
         "metrics --textfile") return ;;
         "edit --priority") return ;;
         "edit --band") COMPREPLY=( $(compgen -W "critical interactive normal bulk" -- "$cur") ); return ;;
@@ -117,7 +118,7 @@ _clawq() {
         "crontab -f") IFS=$'\n'; compopt -o filenames 2>/dev/null; COMPREPLY=( $(compgen -f -- "$cur") ); return ;;
     esac
     case "$verb" in
-        "") words="enqueue add run stop status list show why logs wait dead unknown events doctor metrics retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect mcp config service crontab backup restore --version -h --help" ;;
+        "") words="enqueue add run stop status list show why logs wait dead unknown events doctor history metrics retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect mcp config service crontab backup restore --version -h --help" ;;
         "enqueue") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --parent --on-parent-end --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "add") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --parent --on-parent-end --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "run") words="--until-idle --observe --standby -h --help" ;;
@@ -132,6 +133,7 @@ _clawq() {
         "unknown") words="--limit --json -h --help" ;;
         "events") words="-f --follow --since --limit --json -h --help" ;;
         "doctor") words="--probe --json -h --help" ;;
+        "history") words="--since --json -h --help" ;;
         "metrics") words="--textfile --json -h --help" ;;
         "retry") words="--json -h --help" ;;
         "cancel") words="--tree --json -h --help" ;;

@@ -42,6 +42,7 @@ SECTIONS = {
         "unknown": "clawq.cli.look",
         "events": "clawq.cli.events",
         "doctor": "clawq.cli.doctor",
+        "history": "clawq.cli.history",
         "metrics": "clawq.cli.metrics",
     },
     "Change": {

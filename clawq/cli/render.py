@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from rich.cells import set_cell_size
@@ -41,6 +42,8 @@ NARROWEST = 40
 LABEL = 12
 """Columns of the labels at the left of a page."""
 GAUGE = 20
+BESIDE = 2
+"""Columns between two plots."""
 
 
 class Column(NamedTuple):
@@ -56,7 +59,7 @@ class Page:
 
     def __init__(self, width: int | None = None, unicode: bool | None = None) -> None:
         self.width = max(NARROWEST, page_width() if width is None else width)
-        self._unicode = words.unicode_terminal() if unicode is None else unicode
+        self.unicode = words.unicode_terminal() if unicode is None else unicode
         self._lines: list[Text] = []
 
     def line(self, *parts: Part) -> None:
@@ -122,8 +125,32 @@ class Page:
         """A bar, full at 1.0 where a gate closes: two parts of a line."""
         filled = min(GAUGE, max(0, round(share * GAUGE)))
         style = GOOD if share < 0.75 else WAITS if share < 1 else BAD
-        full, empty = ("\u2588", "\u2591") if self._unicode else ("#", "-")
+        full, empty = ("\u2588", "\u2591") if self.unicode else ("#", "-")
         return (full * filled, style), (empty * (GAUGE - filled), QUIET)
+
+    def bar(self, share: float, style: str) -> Part:
+        """A bar as long as `share` of GAUGE; what is there at all shows."""
+        return (("\u2588" if self.unicode else "#") * max(1, round(share * GAUGE)), style)
+
+    def picture_width(self, columns: int) -> int:
+        """Of each, so many side by side."""
+        return (self.width - BESIDE * (columns - 1)) // columns
+
+    def pictures(self, pictures: Sequence[tuple[Sequence[Part], str]], columns: int) -> None:
+        """Titled plots, so many side by side. They are our own, colour codes and all."""
+        width = self.picture_width(columns)
+        for at in range(0, len(pictures), columns):
+            self.gap()
+            blocks = [
+                [self._cut(_text(title), width), *map(Text.from_ansi, picture.splitlines())]
+                for title, picture in pictures[at : at + columns]
+            ]
+            for row in zip_longest(*blocks, fillvalue=Text()):
+                line = Text()
+                for number, text in enumerate(row):
+                    line.append_text(Text(" " * (number * (width + BESIDE) - line.cell_len)) + text)
+                line.rstrip()
+                self._lines.append(self._fit(line))
 
     def renderable(self) -> Group:
         """For Rich."""
@@ -157,7 +184,7 @@ class Page:
     def _cut(self, text: Text, width: int) -> Text:
         if text.cell_len <= width:
             return text
-        mark = "\u2026" if self._unicode else "~"
+        mark = "\u2026" if self.unicode else "~"
         cut = text.copy()
         cut.truncate(max(0, width - 1), overflow="crop")
         return cut.append(mark)
@@ -195,6 +222,11 @@ def page_width() -> int:
     except (OSError, ValueError, AttributeError):
         given = os.environ.get("COLUMNS", "")
         return int(given) if given.isascii() and given.isdigit() and len(given) < 5 else 80
+
+
+def picture_colour() -> bool:
+    """May a plot have colours? Where the rest of the page has them."""
+    return _console(None).color_system is not None
 
 
 def state(name: str) -> Part:
