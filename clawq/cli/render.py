@@ -39,6 +39,8 @@ STATE_STYLE = {
 }
 
 NARROWEST = 40
+ROOMY = 100
+"""From so many columns on a table shows what is good to know besides."""
 LABEL = 12
 """Columns of the labels at the left of a page."""
 GAUGE = 20
@@ -47,11 +49,12 @@ BESIDE = 2
 
 
 class Column(NamedTuple):
-    """``elastic`` columns give way when the table is wider than the page."""
+    """``elastic`` columns give way in a table that is too wide; narrow pages leave out ``roomy`` ones."""
 
     title: str
     right: bool = False
     elastic: bool = False
+    roomy: bool = False
 
 
 class Page:
@@ -107,6 +110,10 @@ class Page:
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]], indent: int = 2) -> None:
         """Aligned columns under dim headings."""
+        if self.width < ROOMY:
+            kept = [number for number, column in enumerate(columns) if not column.roomy]
+            columns = [columns[number] for number in kept]
+            rows = [[row[number] for number in kept] for row in rows]
         cells = [[_piece(cell) for cell in row] for row in rows]
         heads = [Text(column.title, style=QUIET) for column in columns]
         widths = [max(text.cell_len for text in column) for column in zip(heads, *cells, strict=True)]

@@ -11,7 +11,7 @@ from clawq import health
 from clawq import states as job
 from clawq.cli import desk, params, words
 from clawq.errors import UsageError
-from clawq.store import accounts, views
+from clawq.store import accounts, today, views
 
 if TYPE_CHECKING:
     from clawq.cli.render import Page
@@ -76,6 +76,7 @@ def look() -> Document:
         document["host"] = _host(settings, here.home.data)
         document["now"] = here.now
         document["ever"] = here.db is not None
+        document["ended"], document["deferred"] = today.today(here.db, _midnight(here.now))
         health.add_silence(document, here.home.logs, here.now)
         found = health.alarms(
             here.db,
@@ -98,13 +99,19 @@ PUBLIC = (
     "running",
     "waiting_on",
     "refused",
+    "ended",
+    "deferred",
     "resources",
     "budgets",
     "observed",
     "host",
     "alerts",
 )
-_PRIVATE = {"running": ("log", "worked_at", "exclusive", "cancel_at"), "waiting_on": ("job_id",)}
+_PRIVATE = {
+    "running": ("log", "worked_at", "exclusive", "cancel_at"),
+    "waiting_on": ("job_id",),
+    "depth": ("until",),
+}
 _PRIVATE_HOST = ("min_free_mb", "min_free_disk_mb", "max_pressure")
 
 
@@ -116,6 +123,14 @@ def _public(document: Document) -> Document:
         ]
     public["host"] = {key: value for key, value in document["host"].items() if key not in _PRIVATE_HOST}
     return public
+
+
+def _midnight(now: int) -> int:
+    """The last local one, epoch ms."""
+    import time
+
+    year, month, day = time.localtime(now / 1000)[:3]
+    return int(time.mktime((year, month, day, 0, 0, 0, 0, 0, -1))) * 1000
 
 
 def _host(settings: Settings, folder: str) -> Document:

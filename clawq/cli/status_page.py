@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from clawq.cli import words
@@ -15,6 +16,8 @@ DEPTH_ROWS = 15
 """Of the table of what waits, and of the one of what was observed; --json has them all."""
 NEARLY = 0.8
 """Of a budget: from here on it is shown first, and when it frees."""
+TODAY_KINDS = 12
+LONGEST_ALERT = 220
 PERSONS = ("paused", "held")
 """Alerts that a person has brought about; the others need one."""
 
@@ -22,22 +25,58 @@ PERSONS = ("paused", "held")
 def draw(document: Document) -> Page:
     """The page for people."""
     page = Page()
+    _draw_alerts(page, document["alerts"])
     page.pair("supervisor", *_supervisor(document))
     _draw_observing(page, document)
     _draw_host(page, document["host"])
     if any(row["reason"] == "ramp_up" for row in document["waiting_on"]):
         page.pair("ramp-up", ("after a crash or a wake jobs start by ones, twos and fours", WAITS))
     page.items("jobs", _counts(document))
+    _draw_today(page, document)
     if document["resources"]:
         page.items("resources", _resources(document))
     if document["budgets"]:
         page.items("budgets", _budgets(document["budgets"]))
-    for number, alert in enumerate(document["alerts"]):
-        label = "" if number else "alerts"
-        style = WAITS if alert["reason"] in PERSONS else BAD
-        page.pair(label, (alert["text"], style), (f": {alert['fix']}", QUIET))
-    _draw_tables(page, document)
+    _draw_running(page, document["running"])
+    _draw_depth(page, document["depth"], document["now"])
+    _draw_waiting(page, document)
+    _draw_observed(page, document)
+    _draw_refused(page, document)
     return page
+
+
+def _draw_alerts(page: Page, alerts: list[Document]) -> None:
+    for alert in alerts:
+        person = alert["reason"] in PERSONS
+        label = alert["reason"] if person else "alert"
+        page.pair(label, (_shortened(alert["text"]), WAITS if person else BAD), (f": {alert['fix']}", QUIET))
+    page.gap()
+
+
+def _shortened(text: str) -> str:
+    """An error that lists all that would have been right is long; its ends say what is wrong and what now."""
+    if len(text) <= LONGEST_ALERT:
+        return text
+    return f"{text[: LONGEST_ALERT - 50].rstrip()} ... {text[-45:].lstrip()}"
+
+
+def _draw_today(page: Page, document: Document) -> None:
+    """What ended since midnight, a kind after the other, and what was put off."""
+    kinds: dict[str, list[Document]] = {}
+    for row in document["ended"]:
+        kinds.setdefault(row["kind"], []).append(row)
+    items: list[Part] = []
+    for kind, rows in kinds.items():
+        ends = ", ".join(f"{row['count']} {row['state']}" for row in rows)
+        bad = any(row["state"] == "dead" for row in rows)
+        items.append((f"{kind} {ends}", WAITS if bad else ""))
+    if len(items) > TODAY_KINDS:
+        items[TODAY_KINDS:] = [(f"and {len(items) - TODAY_KINDS} more kinds", QUIET)]
+    if items:
+        page.items("today", items)
+    if document["deferred"]:
+        rows = document["deferred"][:TODAY_KINDS]
+        page.items("deferred", [f"{words.times(row['count'])}, {row['reason']}" for row in rows])
 
 
 _ENDING = {
@@ -155,95 +194,124 @@ def _budgets(budgets: Document) -> list[Part]:
     return near + others
 
 
-def _draw_tables(page: Page, document: Document) -> None:
-    if document["running"]:
-        page.title("Running")
-        page.table(
-            [
-                Column("ID", right=True),
-                Column("KIND", elastic=True),
-                Column("STATE"),
-                Column("TENANT", elastic=True),
-                Column("TRY", right=True),
-                Column("PID", right=True),
-                Column("FOR", right=True),
-                Column("QUIET", right=True),
-                Column("NEEDS", elastic=True),
-            ],
-            [
-                [
-                    str(row["job_id"]),
-                    row["kind"],
-                    ("cancelling", "yellow") if row["cancel_at"] else state(row["state"]),
-                    row["tenant"],
-                    str(row["attempt"]),
-                    str(row["pid"] or "-"),
-                    words.short(row["age_s"]),
-                    words.short(row["quiet_s"]),
-                    ", ".join(row["needs"]) or "-",
-                ]
-                for row in document["running"]
-            ],
-        )
-    if document["depth"]:
-        _draw_depth(page, document["depth"])
-    if document["waiting_on"]:
-        page.title("Waiting on")
-        page.table(
-            [Column("REASON", elastic=True), Column("JOBS", right=True), Column("CLEARS IN", right=True)],
-            [
-                [row["reason"], str(row["jobs"]), words.short(row["retry_after_s"])]
-                for row in document["waiting_on"]
-            ],
-        )
-    _draw_observed(page, document)
+def _draw_running(page: Page, running: list[Document]) -> None:
+    if not running:
+        return
+    page.title("Running")
+    columns = [
+        Column("ID", right=True),
+        Column("KIND", elastic=True),
+        Column("STATE"),
+        Column("TENANT", elastic=True),
+        Column("TRY", right=True),
+        Column("PID", right=True, roomy=True),
+        Column("FOR", right=True),
+        Column("BEAT", right=True),
+        Column("LEASE", right=True),
+        Column("QUIET", right=True),
+        Column("NEEDS", elastic=True),
+    ]
+    rows: list[list[Part]] = [
+        [
+            str(row["job_id"]),
+            row["kind"],
+            ("cancelling", "yellow") if row["cancel_at"] else state(row["state"]),
+            row["tenant"],
+            str(row["attempt"]),
+            str(row["pid"] or "-"),
+            words.short(row["age_s"]),
+            words.short(row["beat_age_s"]),
+            _lease(row),
+            words.short(row["quiet_s"]),
+            ", ".join(row["needs"]) or "-",
+        ]
+        for row in running
+    ]
+    page.table(columns, rows)
+
+
+def _lease(row: Document) -> Part:
+    """What is left of it; one that has run out is renewed at the next look, or its agent is ended."""
+    left = row["lease_left_s"]
+    return words.short(max(0, left)) if left > 0 else ("over", BAD)
+
+
+def _draw_depth(page: Page, depth: list[Document], now: int) -> None:
+    """What waits. Nobody knows when it will start; until when it is tried is known."""
+    if not depth:
+        return
+    page.title("Queued")
+    limited = any(row["until"] is not None for row in depth[:DEPTH_ROWS])
+    columns = [
+        Column("TENANT", elastic=True),
+        Column("BAND"),
+        Column("KIND", elastic=True),
+        Column("JOBS", right=True),
+        Column("OLDEST", right=True),
+    ]
+    rows: list[list[Part]] = [
+        [row["tenant"], row["band"], row["kind"], str(row["queued"]), words.short(row["oldest_age_s"])]
+        for row in depth[:DEPTH_ROWS]
+    ]
+    if limited:
+        columns.append(Column("RETRYING UNTIL"))
+        for cells, row in zip(rows, depth, strict=False):
+            cells.append(words.moment(row["until"], now))
+    page.table(columns, rows)
+    if len(depth) > DEPTH_ROWS:
+        rest = depth[DEPTH_ROWS:]
+        more = f"{words.jobs(sum(row['queued'] for row in rest))} in {len(rest)} more rows"
+        page.line((f"  and {more}: --json has them", QUIET))
+
+
+def _draw_waiting(page: Page, document: Document) -> None:
+    if not document["waiting_on"]:
+        return
+    page.title("Waiting on")
+    page.table(
+        [Column("REASON", elastic=True), Column("JOBS", right=True), Column("CLEARS IN", right=True)],
+        [
+            [row["reason"], str(row["jobs"]), words.short(row["retry_after_s"])]
+            for row in document["waiting_on"]
+        ],
+    )
+
+
+def _draw_refused(page: Page, document: Document) -> None:
     now = document["now"]
     lately = [row for row in document["refused"] if now - row["last_at"] < REFUSALS_SHOWN_S * 1000]
-    if lately:
-        page.title("Refused in the last day")
-        page.table(
-            [
-                Column("REASON"),
-                Column("KIND", elastic=True),
-                Column("TENANT", elastic=True),
-                Column("COUNT", right=True),
-                Column("LAST", right=True),
-            ],
-            [
-                [
-                    row["reason"],
-                    row["kind"],
-                    row["tenant"],
-                    str(row["count"]),
-                    words.short((now - row["last_at"]) / 1000) + " ago",
-                ]
-                for row in lately
-            ],
-        )
+    _draw_counted(page, "Refused in the last day", [(None, row) for row in lately], now)
 
 
 def _draw_observed(page: Page, document: Document) -> None:
-    observed, now = document["observed"], document["now"]
+    observed = document["observed"]
     if observed["since"] is None:
         return
     stages = (("enqueue", "refused"), ("start", "put off"))
     rows = [(what, row) for stage, what in stages for row in observed[stage]]
+    rows.sort(key=lambda row: -row[1]["count"])
+    _draw_counted(page, "Enforcing would have", rows, document["now"])
+
+
+def _draw_counted(page: Page, title: str, rows: Sequence[tuple[str | None, Document]], now: int) -> None:
+    """What was turned away, or would have been: how often, and when last. ``(what was done, row)``."""
     if not rows:
         return
-    rows.sort(key=lambda row: -row[1]["count"])
-    page.title("Enforcing would have")
+    page.title(title)
+    done = any(what is not None for what, _ in rows)
+    columns = [Column("DONE")] if done else []
+    columns += [
+        Column("REASON", elastic=True),
+        Column("KIND", elastic=True),
+        Column("TENANT", elastic=True),
+        Column("COUNT", right=True),
+        Column("LAST", right=True),
+    ]
     page.table(
-        [
-            Column("DONE"),
-            Column("REASON", elastic=True),
-            Column("KIND", elastic=True),
-            Column("TENANT", elastic=True),
-            Column("COUNT", right=True),
-            Column("LAST", right=True),
-        ],
+        columns,
         [
             [
-                what,
+                *([what or ""] if done else []),
                 row["reason"],
                 row["kind"],
                 row["tenant"],
@@ -255,24 +323,3 @@ def _draw_observed(page: Page, document: Document) -> None:
     )
     if len(rows) > DEPTH_ROWS:
         page.line((f"  and {len(rows) - DEPTH_ROWS} more rows: --json has them", QUIET))
-
-
-def _draw_depth(page: Page, depth: list[Document]) -> None:
-    page.title("Queued")
-    page.table(
-        [
-            Column("TENANT", elastic=True),
-            Column("BAND"),
-            Column("KIND", elastic=True),
-            Column("JOBS", right=True),
-            Column("OLDEST", right=True),
-        ],
-        [
-            [row["tenant"], row["band"], row["kind"], str(row["queued"]), words.short(row["oldest_age_s"])]
-            for row in depth[:DEPTH_ROWS]
-        ],
-    )
-    if len(depth) > DEPTH_ROWS:
-        rest = depth[DEPTH_ROWS:]
-        more = f"{words.jobs(sum(row['queued'] for row in rest))} in {len(rest)} more rows"
-        page.line((f"  and {more}: --json has them", QUIET))

@@ -65,6 +65,18 @@ def ago(now: int, then: int | None) -> str:
     return short(None if then is None else max(0, now - then) / 1000)
 
 
+def moment(at: int | None, now: int) -> str:
+    """A time on this machine's clock: ``10:42`` today, ``Mon 10:42`` within six days, else the date."""
+    if at is None:
+        return "-"
+    import time
+
+    there, here = time.localtime(at / 1000), time.localtime(now / 1000)
+    if there[:3] == here[:3]:
+        return time.strftime("%H:%M", there)
+    return time.strftime("%a %H:%M" if 0 < at - now < 6 * 86_400_000 else "%Y-%m-%d", there)
+
+
 def size(mb: int | None) -> str:
     """Mebibytes for people: ``512 MB``, ``5.1 GB``."""
     if mb is None:

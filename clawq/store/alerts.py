@@ -8,14 +8,17 @@ from __future__ import annotations
 from clawq import states as job
 from clawq.rules.alerts import (
     KEY_ANSWERED_WITHIN_MS,
+    TREND_MS,
     Active,
     Facts,
     Gate,
     Pause,
     Repeat,
+    Sample,
     Waiting,
 )
 from clawq.states import BANDS
+from clawq.store import counts as counted
 from clawq.store import sqlfile, views
 from clawq.store.connection import dicts
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 _SQL = sqlfile.load("alerts")
 DAY_MS = 86_400_000
+STEP_MS = 180_000
+"""Of execution times; samples come each minute."""
 
 
 def facts(db: apsw.Connection | None, settings: Settings, status: Row, now: int) -> Facts:
@@ -62,6 +67,7 @@ def facts(db: apsw.Connection | None, settings: Settings, status: Row, now: int)
         oldest = dicts(db.execute(_SQL["oldest"]))
         gates = dicts(db.execute(_SQL["gates"]))
         late = [row["id"] for row in dicts(db.execute(_SQL["late_retries"], {"since": now - DAY_MS}))]
+        samples = _samples(db, now)
         keys = dicts(db.execute(_SQL["old_keys"], {"since": now - KEY_ANSWERED_WITHIN_MS}))
     kinds = {
         row["kind"]: most
@@ -77,6 +83,7 @@ def facts(db: apsw.Connection | None, settings: Settings, status: Row, now: int)
         ],
         gates=[Gate(row["reason"], now - row["since"], row["jobs"]) for row in gates],
         late=late,
+        samples=samples,
         repeats=[
             Repeat(row["kind"], row["tenant"], row["key"], row["job_id"], row["ended_ms"], now - row["at"])
             for row in keys
@@ -84,6 +91,17 @@ def facts(db: apsw.Connection | None, settings: Settings, status: Row, now: int)
         tenant_limits={row["tenant"]: settings.tenant_max_running(row["tenant"]) for row in oldest},
         kind_limits=kinds,
     )
+
+
+def _samples(db: apsw.Connection, now: int) -> list[Sample]:
+    since = now - TREND_MS
+    rows = dicts(db.execute(_SQL["took"], {"since": since, "step": STEP_MS}))
+    took = {row["step"]: row["took"] for row in rows}
+    return [
+        Sample(row["at"], row["queued"], row["oldest_age_ms"] or 0, took.get(row["at"] // STEP_MS))
+        for row in counted.samples(db, since)
+        if row["at"] <= now
+    ]
 
 
 def _active(row: Row) -> Active:

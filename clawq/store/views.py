@@ -126,6 +126,7 @@ def _depth(db: apsw.Connection, now: int) -> list[Row]:
             "kind": row["kind"],
             "queued": row["queued"],
             "oldest_age_s": _seconds(now, row["oldest_at"]),
+            "until": row["expires_at"],
         }
         for row in dicts(db.execute(_SQL["depth"]))
     ]

@@ -26,6 +26,7 @@ DOCUMENTS += [
         "results",
         "service",
         "state-machine",
+        "troubleshooting",
     )
 ]
 

@@ -39,7 +39,7 @@ JOB_KEYS = keys(
     " deadline_at created_at started_at ended_at exit_code last_error error_class command cwd needs"
 )
 STATUS_KEYS = keys(
-    "supervisor counts depth running waiting_on refused resources budgets observed host alerts"
+    "supervisor counts depth running waiting_on refused ended deferred resources budgets observed host alerts"
 )
 HOST_KEYS = keys("user_procs max_user_procs tasks free_mb pressure free_disk_mb")
 RUNNING_KEYS = keys("job_id kind state tenant attempt pid age_s lease_left_s beat_age_s quiet_s needs")

@@ -117,3 +117,33 @@ def test_a_job_that_still_waits_keeps_its_key_without_a_word(desk: Desk) -> None
     desk.take(dedupe_key="digest", delay="9d")
     desk.take(now=NOW + 5 * DAY, dedupe_key="digest")
     assert desk.db.execute("SELECT count(*) FROM old_keys").get == 0
+
+
+def sample(desk: Desk, at: int, queued: int, oldest_age_ms: int) -> None:
+    desk.db.execute(
+        "INSERT INTO samples (minute, at, queued, scheduled, held, running, waiting, unknown, oldest_age_ms,"
+        " max_running) VALUES (?, ?, ?, 0, 0, 8, 0, 0, ?, 8)",
+        (at // MINUTE, at, queued, oldest_age_ms),
+    )
+
+
+def test_depth_and_age_that_rise_together(desk: Desk) -> None:
+    for minute in range(30):
+        sample(desk, NOW - (30 - minute) * MINUTE, 10 + minute, minute * MINUTE)
+    assert reasons(desk) == ["growing"]
+    assert reasons(desk, NOW + HOUR) == []
+
+
+def test_execution_that_slows_while_as_many_wait(desk: Desk) -> None:
+    for minute in range(30):
+        at = NOW - (30 - minute) * MINUTE
+        sample(desk, at, 20, MINUTE)
+        job_id = put(desk.db, at)
+        desk.move(job_id, "cancelled")
+        desk.db.execute(
+            "INSERT INTO attempts (token, job_id, number, claimed_at, started_at, ended_at, outcome, boot_id,"
+            " lease_ms, lease_until, grace_ms, timeout_ms, heartbeat, log)"
+            " VALUES (?1, ?1, 1, ?2, ?2, ?3, 'succeeded', 'b', 1, 1, 1, 0, 'process', 'l')",
+            (job_id, at, at + 1_000 * (1 + minute // 5)),
+        )
+    assert reasons(desk) == ["slowing"]

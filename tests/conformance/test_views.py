@@ -47,9 +47,30 @@ class TestStatus:
         put(db, THEN, tenant="a", band=0)
         put(db, THEN + 60_000, kind="k", exclusive="x", parked="exclusive:x")
         assert views.status(db, DEFAULTS, NOW)["depth"] == [
-            {"tenant": "a", "band": "critical", "kind": "default", "queued": 1, "oldest_age_s": 60.0},
-            {"tenant": "b", "band": "normal", "kind": "default", "queued": 2, "oldest_age_s": 60.0},
-            {"tenant": "default", "band": "normal", "kind": "k", "queued": 1, "oldest_age_s": 0.0},
+            {
+                "tenant": "a",
+                "band": "critical",
+                "kind": "default",
+                "queued": 1,
+                "oldest_age_s": 60.0,
+                "until": None,
+            },
+            {
+                "tenant": "b",
+                "band": "normal",
+                "kind": "default",
+                "queued": 2,
+                "oldest_age_s": 60.0,
+                "until": None,
+            },
+            {
+                "tenant": "default",
+                "band": "normal",
+                "kind": "k",
+                "queued": 1,
+                "oldest_age_s": 0.0,
+                "until": None,
+            },
         ]
 
     def test_what_runs_and_what_it_holds(self, db: apsw.Connection) -> None:
@@ -204,6 +225,7 @@ class TestList:
             "env": {},
             "bands": {},
             "tenants": {},
+            "schedules": [],
             "kinds": {"k": {"command": ["prog", "{payload}"], "max_attempts": 7}},
             "kind_defaults": {"band": "normal", "max_attempts": 3},
         }

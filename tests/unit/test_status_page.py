@@ -23,6 +23,8 @@ def document(**parts: Any) -> dict[str, Any]:
         "running": [],
         "waiting_on": [],
         "refused": [],
+        "ended": [],
+        "deferred": [],
         "resources": {},
         "budgets": {},
         "observed": {"since": None, "enqueue": [], "start": []},
@@ -212,3 +214,88 @@ def test_no_line_is_wider_than_the_page(columns: int, monkeypatch: pytest.Monkey
 def test_a_supervisor_that_began_before_the_clock_was_set_back_has_no_age_below_zero() -> None:
     since = {"running": True, "pid": 7, "since": NOW + 7_200_000, "mode": "run"}
     assert shown(supervisor=since)[0].endswith("running, pid 7, up 0s")
+
+
+ALERT = {"reason": "stuck", "text": "job 3 has waited 12m", "fix": "`clawq why 3`"}
+
+
+def running(**more: Any) -> dict[str, Any]:
+    row = {"job_id": 3, "kind": "mail", "state": "running", "tenant": "acme", "attempt": 1, "pid": 77}
+    row |= {"age_s": 61.0, "lease_left_s": 90.0, "beat_age_s": 30.0, "quiet_s": 45.0, "needs": ["browser"]}
+    return row | {"cancel_at": None} | more
+
+
+def waiting(kind: str, until: int | None) -> dict[str, Any]:
+    row = {"tenant": "acme", "band": "bulk", "kind": kind, "queued": 4, "oldest_age_s": 61.0}
+    return row | {"until": until}
+
+
+def test_what_needs_a_person_stands_on_top_and_in_red() -> None:
+    held = {"reason": "held", "text": "1 job held for a person", "fix": "see `clawq list --state held`"}
+    page = shown(alerts=[ALERT, held])
+    assert page[:3] == [
+        "alert       job 3 has waited 12m: `clawq why 3`",
+        "held        1 job held for a person: see `clawq list --state held`",
+        "",
+    ]
+    assert styles("job 3", alerts=[ALERT, held]) == {"red"}
+    assert styles("1 job held", alerts=[ALERT, held]) == {"yellow"}
+
+
+def test_today_says_what_ended_by_kind_and_what_was_put_off_why() -> None:
+    ended = [
+        {"kind": "qa", "state": "succeeded", "count": 34},
+        {"kind": "mail", "state": "succeeded", "count": 8},
+        {"kind": "qa", "state": "dead", "count": 2},
+    ]
+    deferred = [{"reason": "uid_procs", "count": 38}, {"reason": "max_running", "count": 1}]
+    page = shown(ended=ended, deferred=deferred)
+    assert "today       qa 34 succeeded, 2 dead   mail 8 succeeded" in page
+    assert "deferred    38 times, uid_procs   once, max_running" in page
+    assert styles("qa 34", ended=ended) == {"yellow"}
+
+
+def test_running_jobs_say_how_their_lease_stands() -> None:
+    page = shown(running=[running(), running(job_id=4, lease_left_s=-1.0)])
+    at = page.index("Running")
+    assert " ".join(page[at + 1].split()) == "ID KIND STATE TENANT TRY PID FOR BEAT LEASE QUIET NEEDS"
+    assert " ".join(page[at + 2].split()) == "3 mail running acme 1 77 1m 30s 1m 45s browser"
+    assert page[at + 3].split()[8] == "over"
+    assert styles("over", running=[running(lease_left_s=-1.0)]) == {"red"}
+
+
+def test_a_narrow_page_leaves_out_the_pid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(render, "page_width", lambda: 80)
+    page = shown(running=[running()])
+    assert "PID" not in page[page.index("Running") + 1]
+    assert max(map(len, page)) <= 80
+
+
+def test_what_waits_says_until_when_it_is_tried_and_promises_nothing() -> None:
+    import time
+
+    page = shown(depth=[waiting("mail", NOW + 60_000), waiting("qa", None)])
+    at = page.index("Queued")
+    until = time.strftime("%H:%M", time.localtime(NOW / 1000 + 60))
+    assert page[at + 1].split() == ["TENANT", "BAND", "KIND", "JOBS", "OLDEST", "RETRYING", "UNTIL"]
+    assert page[at + 2].split()[-1] in (until, time.strftime("%a", time.localtime(NOW / 1000 + 60)))
+    assert page[at + 3].split()[-1] == "-"
+    assert "UNTIL" not in "".join(shown(depth=[waiting("qa", None)]))
+
+
+def test_what_was_refused_lately_is_counted_and_the_rest_forgotten() -> None:
+    row = {"reason": "queue_full", "kind": "mail", "tenant": "acme", "count": 3, "last_at": NOW - 60_000}
+    page = shown(refused=[row, row | {"reason": "old", "last_at": NOW - 2 * 86_400_000}])
+    at = page.index("Refused in the last day")
+    assert [line.split() for line in page[at + 1 :]] == [
+        ["REASON", "KIND", "TENANT", "COUNT", "LAST"],
+        ["queue_full", "mail", "acme", "3", "1m", "ago"],
+    ]
+
+
+def test_a_long_alert_keeps_its_ends() -> None:
+    text = f"clawq.toml:3: no such key: expected {'x, ' * 200}y; the last good form stays in force"
+    line = " ".join(shown(alerts=[{"reason": "config", "text": text, "fix": "f"}]))
+    assert "clawq.toml:3: no such key" in line
+    assert "... " in line
+    assert "the last good form stays in force: f" in line

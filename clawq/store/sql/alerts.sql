@@ -28,3 +28,10 @@ WHERE a.number > 1 AND a.claimed_at > j.deadline_at ORDER BY j.id;
 -- name: old_keys
 -- The latest of a small table.
 SELECT kind, tenant, key, job_id, ended_ms, at FROM old_keys WHERE at > :since ORDER BY at DESC LIMIT 5;
+
+-- name: took
+-- How long attempts took, in steps of the time at which they were claimed: of the last thousand.
+SELECT claimed_at / :step AS step, avg(ended_at - started_at) AS took FROM (
+    SELECT claimed_at, started_at, ended_at FROM attempts INDEXED BY attempts_started
+    WHERE claimed_at > :since ORDER BY claimed_at DESC LIMIT 1000
+) WHERE ended_at IS NOT NULL AND started_at IS NOT NULL GROUP BY 1;

@@ -14,12 +14,13 @@ WHERE (:state IS NULL OR state = :state) AND (:kind IS NULL OR kind = :kind)
 
 -- name: depth
 -- What waits, by tenant, band and kind; the oldest is the first row of a range of jobs_oldest.
-SELECT t.tenant, t.band, t.kind, sum(t.n) AS queued,
-    (SELECT j.ready_at FROM jobs j INDEXED BY jobs_oldest
-     WHERE j.state = 'queued' AND j.tenant = t.tenant AND j.band = t.band AND j.kind = t.kind
-     ORDER BY j.ready_at LIMIT 1) AS oldest_at
-FROM tally t WHERE t.state = 'queued'
-GROUP BY t.band, t.tenant, t.kind ORDER BY t.band, t.tenant, t.kind;
+SELECT t.tenant, t.band, t.kind, t.queued, o.ready_at AS oldest_at, o.expires_at FROM (
+    SELECT tenant, band, kind, sum(n) AS queued FROM tally WHERE state = 'queued' GROUP BY band, tenant, kind
+) t LEFT JOIN jobs o ON o.id = (
+    SELECT j.id FROM jobs j INDEXED BY jobs_oldest
+    WHERE j.state = 'queued' AND j.tenant = t.tenant AND j.band = t.band AND j.kind = t.kind
+    ORDER BY j.ready_at LIMIT 1)
+ORDER BY t.band, t.tenant, t.kind;
 
 -- name: active
 -- What runs. Driven by the small index: without CROSS JOIN the planner may walk every job.

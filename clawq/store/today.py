@@ -1,0 +1,46 @@
+"""What has happened since midnight: jobs that ended, by kind, and what was put off, by reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from clawq.store import counts, sqlfile
+from clawq.store.connection import dicts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    import apsw
+
+_SQL = sqlfile.load("today")
+
+Row = dict[str, "Any"]
+
+
+def today(db: apsw.Connection | None, midnight: int) -> tuple[list[Row], list[Row]]:
+    """([{kind, state, count}], [{reason, count}]), the most first. `midnight` in epoch ms; counts are kept by
+    the hour, so that where midnight is not a whole hour of UTC some of the evening before is among them.
+
+    Costs rows of counts, not jobs; whole only while a supervisor keeps counting.
+    """
+    if db is None:
+        return [], []
+    ended: Counter[tuple[str, str]] = Counter()
+    deferred: Counter[str] = Counter()
+    for row in dicts(db.execute(_SQL["counted"], {"hour": midnight // counts.HOUR_MS})):
+        if row["what"] == "ended":
+            ended[row["kind"], row["word"].partition(" ")[0]] += row["n"]
+        else:
+            deferred[row["word"]] += row["n"]
+    after = int(db.execute(counts.SQL["counted_to"]).get)
+    for row in dicts(db.execute(_SQL["lately"], {"after": after, "since": midnight})):
+        ended[row["kind"], row["state"]] += row["n"]
+    return (
+        [{"kind": kind, "state": state, "count": n} for (kind, state), n in _most_first(ended)],
+        [{"reason": reason, "count": n} for reason, n in _most_first(deferred)],
+    )
+
+
+def _most_first(counted: Counter[Any]) -> list[tuple[Any, int]]:
+    return sorted(counted.items(), key=lambda item: (-item[1], item[0]))
