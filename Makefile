@@ -22,8 +22,8 @@ demo: $(READY) ## a small fleet from first enqueue to last outcome, in a tempora
 test: $(READY) ## every test but the soak ones
 	$(PYTEST) -n $(JOBS)
 
-soak: $(READY) ## the long random tests: supervisors killed at any moment
-	$(PYTEST) -n $(JOBS) -m soak
+soak: $(READY) ## the long random tests, and in full those that `make test` runs in short
+	SOAK=1 $(PYTEST) -n $(JOBS) -m "soak or sized"
 
 lint: $(READY) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

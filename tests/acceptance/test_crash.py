@@ -46,8 +46,15 @@ def check_one_run(fleet: Fleet, job_id: int, exit_code: int, state: str) -> None
     assert left == set()
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("seconds", [0, 0.4])
+# Each point once, in turn with an agent that has ended by then and one that has not; the others in the soak.
+@pytest.mark.parametrize(
+    ("point", "seconds"),
+    [
+        pytest.param(point, seconds, marks=() if (n + m) % 2 else pytest.mark.soak)
+        for n, point in enumerate(POINTS)
+        for m, seconds in enumerate((0, 0.4))
+    ],
+)
 def test_dying_at_any_point_runs_the_agent_once(fleet: Fleet, point: str, seconds: float) -> None:
     # A claim that never ran closes the gate for a moment, as a failed fork would.
     fleet.configure('[host]\nretry_after = "1s"\n')

@@ -16,6 +16,7 @@ import pytest
 from clawq.paths import Home
 from tests.producers import CLAWQ, LAUNCHER, answer, at_once, clawq, configure, rows, start
 from tests.rows import check_books
+from tests.sizes import sized
 from tests.waiting import until
 
 QUIET = ("", "")
@@ -160,15 +161,17 @@ def test_thirty_first_starts_make_one_database(home: Home) -> None:
     }
 
 
-def test_forty_at_once_never_pass_a_cap_by_one(home: Home) -> None:
-    configure(home, "[limits]\nmax_queued = 30\n[tenants.acme]\nmax_queued = 7\n")
-    lines = [["enqueue", "--json", "--tenant", "acme" if n % 2 else "b", "--", "true"] for n in range(60)]
+@pytest.mark.sized
+def test_all_at_once_never_pass_a_cap_by_one(home: Home) -> None:
+    storm, others = sized(30, 60), sized(11, 20)
+    configure(home, f"[limits]\nmax_queued = {sized(20, 30)}\n[tenants.acme]\nmax_queued = 7\n")
+    lines = [["enqueue", "--json", "--tenant", "acme" if n % 2 else "b", "--", "true"] for n in range(storm)]
     done = at_once(lines)
     answers = [json.loads(each.stdout) for each in done]
     assert {each.returncode for each in done} == {0, 75}
-    assert rows(home, "SELECT tenant, count(*) FROM jobs GROUP BY tenant") == [("acme", 7), ("b", 20)]
+    assert rows(home, "SELECT tenant, count(*) FROM jobs GROUP BY tenant") == [("acme", 7), ("b", others)]
     reasons = [each["reason"] for each in answers if each["outcome"] == "rejected"]
-    assert len(reasons) == 60 - 27
+    assert len(reasons) == storm - 7 - others
     assert sum(count for (count,) in rows(home, "SELECT count FROM refusals")) == len(reasons)
     for each in answers:
         assert (each["retry_after_s"] is None) == (each["reason"] is None)

@@ -14,7 +14,6 @@ from typing import Any
 import apsw
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from clawq.host.load import HostSample
@@ -31,6 +30,7 @@ from tests.claims import passing
 from tests.oracles import World
 from tests.rows import check_books, put
 from tests.simulator import MINUTE, OPEN, Ask, Job, Simulator
+from tests.sizes import examples
 from tests.unit.test_admission_properties import happen, jobs, troubles, worlds
 
 LANES = """
@@ -205,12 +205,13 @@ def agree(
 LIMITS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 4)), max_size=2)
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("kind_of_load", [jobs(), crowds()], ids=["any load", "crowds"])
 def test_simulator_and_store_agree_after_every_pass(
     home: Home, kind_of_load: st.SearchStrategy[list[Ask]]
 ) -> None:
     @given(world=worlds(), load=kind_of_load, trouble=troubles(), workflows=LIMITS)
-    @hypothesis_settings(max_examples=60)
+    @examples(25, 600)
     def check(
         world: World,
         load: list[Ask],

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawq.rules import admission
-from clawq.rules.admission import Park, Start, Wait, decide
+from clawq.rules.admission import Park, Start, Wait, decide, is_short_of_slots, resets_ageing
 from clawq.rules.facts import Head, Host, Lane, Limits, Resource, Running
 
 CALM = Host(user_procs=100, free_mb=8_000, spawn_closed_until=0)
@@ -203,3 +203,23 @@ def test_no_limit_is_passed_nothing_admissible_is_left_and_order_does_not_matter
             and each.exclusive not in names
         )
         assert not fits, f"{each} was admissible and left waiting"
+
+
+SLOTS = ["max_running", "tenant_limit", "kind_limit", "band_share", "reserved", "resource:r"]
+NOBODY_COULD = [
+    "paused",
+    "uid_procs",
+    "low_memory",
+    "memory_pressure",
+    "low_disk",
+    "spawn_failed",
+    "ramp_up",
+    "cooldown:r",
+]
+
+
+@pytest.mark.parametrize("reason", [*SLOTS, *NOBODY_COULD, "never_fits", "budget:b"])
+def test_what_a_reason_means_for_the_wait(reason: str) -> None:
+    """Only the ends of others clear a lack of slots; where nobody could start the wait does not count."""
+    assert is_short_of_slots(reason) == (reason in SLOTS)
+    assert resets_ageing(reason) == (reason in NOBODY_COULD)

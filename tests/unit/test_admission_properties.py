@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from clawq.rules.admission import Decision
 from clawq.rules.facts import Host
 from tests.oracles import Auditor, World
 from tests.simulator import MINUTE, SECOND, Ask, BudgetRule, Job, Simulator
+from tests.sizes import examples
 
 CLOSED = Host(user_procs=100)
 OPEN = Host(user_procs=0)
@@ -89,7 +90,8 @@ def happen(sim: Simulator, found: list[tuple[int, int, str]]) -> None:
 
 
 @given(world=worlds(), load=jobs(), trouble=troubles())
-@hypothesis_settings(max_examples=150)
+@pytest.mark.sized
+@examples(40, 600)
 def test_no_limit_is_passed_no_admissible_head_waits_and_everything_ends(
     world: World, load: list[Ask], trouble: list[tuple[int, int, str]]
 ) -> None:
@@ -103,6 +105,8 @@ def test_no_limit_is_passed_no_admissible_head_waits_and_everything_ends(
     assert len(sim.started) + sum(job.state == "expired" for job in found) == len(load)
 
 
+@pytest.mark.sized
+@examples(25, 400)
 @given(world=worlds(), load=jobs(), trouble=troubles(), order=st.randoms(use_true_random=False))
 def test_the_order_in_which_rows_are_read_decides_nothing(
     world: World, load: list[Ask], trouble: list[tuple[int, int, str]], order: Random
@@ -116,6 +120,8 @@ def test_the_order_in_which_rows_are_read_decides_nothing(
     assert history(None) == history(order)
 
 
+@pytest.mark.sized
+@examples(30, 300)
 @given(world=worlds(shares=False), load=jobs(deadlines=False))
 def test_observing_starts_what_enforcing_would_have_refused_and_says_so(
     world: World, load: list[Ask]

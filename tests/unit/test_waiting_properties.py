@@ -6,13 +6,14 @@ import itertools
 from collections import Counter
 from math import ceil
 
+import pytest
 from hypothesis import assume, given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from clawq.rules.admission import Decision
 from tests.oracles import World
 from tests.simulator import MINUTE, SECOND, Ask, Job, Simulator
+from tests.sizes import examples
 
 WEIGHTS = st.sampled_from((0.5, 1.0, 2.0, 3.0, 7.0))
 
@@ -20,6 +21,8 @@ WEIGHTS = st.sampled_from((0.5, 1.0, 2.0, 3.0, 7.0))
 # ---------------------------------------------------------------- tenants' shares
 
 
+@pytest.mark.sized
+@examples(40, 500)
 @given(
     weights=st.dictionaries(st.sampled_from("abc"), WEIGHTS, min_size=2),
     slots=st.integers(1, 4),
@@ -98,7 +101,8 @@ def floods(draw: st.DrawFn) -> list[tuple[int, str, str, str]]:
     lengths=st.lists(st.sampled_from((10, 30, 60, 240)), min_size=1, max_size=4),
     reserve_after=st.integers(0, 3),
 )
-@hypothesis_settings(max_examples=40)
+@pytest.mark.sized
+@examples(20, 200)
 def test_every_wait_is_bounded_also_under_overload(
     flood: list[tuple[int, str, str, str]],
     band: int,
@@ -210,7 +214,8 @@ def tight(draw: st.DrawFn) -> World:
 
 
 @given(world=tight(), load=contended(), below=contended(band=2, most=10))
-@hypothesis_settings(max_examples=200)
+@pytest.mark.sized
+@examples(60, 1_000)
 def test_a_reserved_head_starts_no_later_than_first_promised(
     world: World, load: list[Ask], below: list[Ask]
 ) -> None:
@@ -227,7 +232,8 @@ def test_a_reserved_head_starts_no_later_than_first_promised(
 
 
 @given(world=tight(), load=contended(deadlines=False), below=contended(band=2, deadlines=False, most=15))
-@hypothesis_settings(max_examples=200)
+@pytest.mark.sized
+@examples(60, 1_000)
 def test_adding_jobs_of_lower_bands_never_delays_a_reserved_one(
     world: World, load: list[Ask], below: list[Ask]
 ) -> None:
