@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from tests.fleet import CLAWQ, ROOT, Fleet
 from tests.waiting import until
 
 MB = 1 << 20
+MARKS: list[int] = []
+"""By which the daemons of a test are known."""
 
 
 @pytest.fixture
@@ -23,6 +26,10 @@ def fleet(home: Home) -> Iterator[Fleet]:
     fleet = Fleet(home)
     yield fleet
     (fleet.scratch / "go").touch()
+    for mark in MARKS:
+        for pid in runs(mark):  # of a test that failed
+            os.kill(pid, signal.SIGKILL)
+    MARKS.clear()
 
 
 def log_of(fleet: Fleet, job_id: int) -> Path:
@@ -106,6 +113,7 @@ class Daemon:
     def __init__(self, fleet: Fleet, number: int, reaper: bool = False) -> None:
         self.fleet = fleet
         self.mark = 700_000 + 10 * os.getpid() + number
+        MARKS.append(self.mark)
         between = f"setsid env -i sleep {self.mark} & until [ -e {fleet.scratch}/seen ]; do sleep 0.02; done"
         stays = f"until [ -e {fleet.scratch}/go ]; do sleep 0.02; done"
         if reaper:
