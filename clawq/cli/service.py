@@ -18,7 +18,7 @@ from clawq.host import platform, services
 from clawq.paths import Home, find_home
 from clawq.service import LAUNCHD, MANAGERS, MARK, SYSTEMD, Service, check, name_of
 
-SETTLE_S = 5.0
+SETTLE_S = 10.0
 """How long `install` watches for the supervisor that it had started."""
 
 service_app = typer.Typer(name="service", add_completion=False, rich_markup_mode=None)

@@ -29,7 +29,9 @@ def test_a_supervisor_makes_up_for_what_was_missed_and_runs_it(home: Home) -> No
     db.close()
     with fleet.supervised():
         # One, or two where a minute ends meanwhile.
-        jobs = until(lambda: (found := fleet.json("list")) and found[-1]["state"] == "succeeded" and found)
+        jobs = until(
+            lambda: (found := fleet.json("list")) and found[-1]["state"] == "succeeded" and found, 20
+        )
         assert 1 <= len(jobs) <= 2
         assert {job["kind"] for job in jobs} == {"digest"}
         log = fleet.clawq("logs", jobs[-1]["id"]).stdout
