@@ -203,8 +203,9 @@ def test_a_home_that_never_had_a_good_file_exits_78(fleet: Fleet) -> None:
 
 
 def test_a_value_that_would_be_an_option_ends_its_job_with_the_reason(fleet: Fleet) -> None:
-    fleet.configure('[kinds.say]\ncommand = ["echo", "{field:a}"]\n')
+    fleet.configure('[kinds.say]\ncommand = ["echo", "--", "{field:a}"]\n')
     job_id = fleet.enqueue("say", "--payload", '{"a": "-n"}')
+    fleet.configure('[kinds.say]\ncommand = ["echo", "{field:a}"]\n')  # enqueue would have refused it
     fleet.run_until_idle()
     job = fleet.job(job_id)
     assert job["state"] == "dead"
