@@ -37,7 +37,9 @@ def draw(document: Document, now: int) -> Page:
     from clawq.cli.render import BAD, QUIET, WAITS, Page, state
 
     page = Page()
-    page.line(f"job {document['job_id']} is ", state(document["state"]), _in_short(document))
+    page.line(
+        f"job {document['job_id']} is ", state(document["state"]), _in_short(document), _until(document, now)
+    )
     for row in document["blocked_by"]:
         since = f"  for {words.ago(now, row['since'])}" if row["since"] is not None else ""
         style = BAD if row["reason"] in ("no_supervisor", "never_fits", "unknown") else WAITS
@@ -62,6 +64,15 @@ def _in_short(document: Document) -> str:
     if document["state"] in job.ACTIVE:
         return f": `clawq logs -f {document['job_id']}` follows it"
     return ": nothing keeps it"
+
+
+def _until(document: Document, now: int) -> str:
+    """What is promised to a job that is given up at some time; nobody can promise when it starts."""
+    if document["until"] is None:
+        return ""
+    blocked = document["state"] == job.QUEUED and document["blocked_by"]
+    waiting = ": waiting for capacity, retrying until" if blocked else ", given up at"
+    return f"{waiting} {words.moment(document['until'], now)}"
 
 
 def _figures(row: Document) -> str:

@@ -31,7 +31,8 @@ PUBLIC = ("job_id", "state", "blocked_by", "deferrals")
 
 
 def why(db: apsw.Connection, settings: Settings, job_id: int, now: int, supervisor: str | None) -> Row:
-    """The document of ``why --json``, times in ms, and ``behind`` besides: is it not the first of its lane?
+    """The document of ``why --json``, times in ms. Besides it says ``until`` when the job is tried, and whether
+    it is ``behind`` another of its lane.
 
     `supervisor` is what the one that ticks does (``run``, or how it ends), None where none does. Raises
     NoSuchJob.
@@ -46,6 +47,7 @@ def why(db: apsw.Connection, settings: Settings, job_id: int, now: int, supervis
             "state": case.row["state"],
             "blocked_by": list(_blocked_by(case, supervisor)),
             "deferrals": views.deferrals(db, job_id),
+            "until": case.row["expires_at"] if case.row["state"] in (job.SCHEDULED, job.QUEUED) else None,
             "behind": case.row["state"] == job.QUEUED and not case.row["parked"] and case.is_behind(),
         }
 

@@ -26,7 +26,7 @@ from clawq.supervisor.start import with_own_folder
 LOOK_MS = 1_000
 AGAIN_MS = 60_000
 """The same kind and state, or the same reason of an alert, is told again after this long."""
-ALERTS_MS = 10_000
+ALERTS_MS = 5_000
 """Between looks at the alerts."""
 OVER_MS = 600_000
 """An alert that stays away for so long is over; one that comes back sooner has never been away."""

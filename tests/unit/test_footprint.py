@@ -20,7 +20,7 @@ from clawq.host.footprint import Usage, measure, trees
 from clawq.paths import Home
 from clawq.rules.footprint import grown_beyond
 from clawq.supervisor.agents import Agent, outside_file
-from clawq.supervisor.look import left_over
+from clawq.supervisor.look import Findings, left_over, measure_trees
 from tests.waiting import until
 
 needs_linux = pytest.mark.skipif(not platform.LINUX, reason="macOS does not tell it")
@@ -516,3 +516,22 @@ def test_outgrown_is_more_than_allowed(
 ) -> None:
     over = (max_procs is not None and procs > max_procs) or (max_mb is not None and mb > max_mb)
     assert (grown_beyond(procs, mb, max_procs, max_mb) is not None) == over
+
+
+@pytest.mark.parametrize("computes", [True, False])
+def test_a_tree_that_computes_gives_a_sign_of_it(home: Home, computes: bool) -> None:
+    os.makedirs(home.run)
+    script = "while :; do :; done" if computes else "sleep 60; :"
+    process = subprocess.Popen(["sh", "-c", script], start_new_session=True)
+    agent = an_agent(process.pid, ())
+    try:
+        measure_trees([agent], home, Findings(), 5_000, 0)
+        assert agent.worked_at is None  # by one look nobody can tell
+        first = footprint.measure({7: process.pid})[7].cpu_ms
+        if computes:
+            until(lambda: footprint.measure({7: process.pid})[7].cpu_ms >= first + 50)
+        measure_trees([agent], home, Findings(), 6_000, 1_000)
+        assert agent.worked_at == (6_000 if computes else None)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

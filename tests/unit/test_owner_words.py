@@ -255,13 +255,31 @@ def test_why_says_its_figures_in_words(
         "clears_when": "it clears",
     }
     deferral = {"reason": reason, "count": 38, "first_at": 0, "last_at": 31_000}
-    document = {"job_id": 7, "state": "queued", "blocked_by": [blocked], "deferrals": [deferral], "ahead": 0}
+    document = {"job_id": 7, "state": "queued", "blocked_by": [blocked], "deferrals": [deferral]}
+    document |= {"until": None, "behind": False}
     assert drawn(why.draw(document, 61_000), capsys) == [
         "job 7 is queued",
         shown,
         "    until it clears",
         f"  deferred 38 times, {reason}, last 30s ago",
     ]
+
+
+@pytest.mark.parametrize(
+    ("state", "blocked", "said"),
+    [
+        ("queued", True, "job 7 is queued: waiting for capacity, retrying until {}"),
+        ("queued", False, "job 7 is queued: next in turn, given up at {}"),
+        ("scheduled", True, "job 7 is scheduled, given up at {}"),
+    ],
+)
+def test_why_says_until_when_a_job_is_tried(
+    capsys: pytest.CaptureFixture[str], state: str, blocked: bool, said: str
+) -> None:
+    reason = {"reason": "x", "measured": None, "limit": None, "since": None, "clears_when": "y"}
+    document = {"job_id": 7, "state": state, "blocked_by": [reason] if blocked else [], "deferrals": []}
+    document |= {"until": 60_000, "behind": False}
+    assert drawn(why.draw(document, 0), capsys)[0] == said.format(words.moment(60_000, 0))
 
 
 @pytest.mark.parametrize(("columns", "width"), [("", 80), ("132", 132), ("x", 80), ("-5", 80), ("99999", 80)])

@@ -1,7 +1,7 @@
 -- name: job
 -- Where a job stands.
 SELECT id AS job_id, state, band, tenant, kind, needs, rank, exclusive, parked, root_id, run_after, ready_at,
-    changed_at, command IS NULL AS bare
+    changed_at, expires_at, command IS NULL AS bare
 FROM jobs WHERE id = ?;
 
 -- name: lane
