@@ -31,8 +31,8 @@ PUBLIC = ("job_id", "state", "blocked_by", "deferrals")
 
 
 def why(db: apsw.Connection, settings: Settings, job_id: int, now: int, supervisor: str | None) -> Row:
-    """The document of ``why --json``, times in ms. Besides it says ``until`` when the job is tried, and whether
-    it is ``behind`` another of its lane.
+    """The document of ``why --json``, times in ms; besides ``until`` when the job is tried, and whether it is
+    ``behind`` another of its lane.
 
     `supervisor` is what the one that ticks does (``run``, or how it ends), None where none does. Raises
     NoSuchJob.
