@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from clawq.store.views import Row
 
 
+ENDING = ("drain", "now", "handover", "upgrade")
+"""Modes of a supervisor that starts nothing any more."""
+
+
 def add_silence(status: Row, logs: str, now: int) -> None:
     """``quiet_s`` of what runs: since it last wrote anything, or was seen to compute. One stat for each."""
     for row in status["running"]:
@@ -42,12 +46,16 @@ def alarms(
     pid: int | None,
     silent_ms: int,
     ticking: bool,
+    mode: str | None,
 ) -> list[Alert]:
     """What is wrong, the worst first. `status` is a document of ``views.status`` after add_silence().
 
-    `broken`: what is wrong with clawq.toml. `pid`: the supervisor's, which has not turned for `silent_ms`.
+    `broken`: what is wrong with clawq.toml. `pid`: the supervisor's, which has not turned for `silent_ms`;
+    `mode`: what it does.
     """
     facts = store.facts(db, settings, status, now)
     return alerts.alerts(
-        dataclasses.replace(facts, broken=broken, pid=pid, silent_ms=silent_ms, ticking=ticking)
+        dataclasses.replace(
+            facts, broken=broken, pid=pid, silent_ms=silent_ms, ticking=ticking, ending=mode in ENDING
+        )
     )

@@ -99,6 +99,7 @@ def _examine(here: desk.Desk, with_probe: bool) -> Found:
         pid=supervisor.pid,
         silent_ms=int(1000 * silent_s),
         ticking=supervisor.running,
+        mode=supervisor.mode,
     )
     holder = instance.read(here.home.lock) if supervisor.pid is not None else None
     seen = Seen(0, frozenset(), {}, None) if here.db is None else checkup.look(here.db)

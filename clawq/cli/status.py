@@ -87,6 +87,7 @@ def look() -> Document:
             pid=supervisor["pid"],
             silent_ms=int(1000 * (supervisor["last_tick_age_s"] or 0)),
             ticking=supervisor["running"],
+            mode=supervisor["mode"],
         )
         document["alerts"] = [{"reason": each.reason, "text": each.text, "fix": each.fix} for each in found]
     return document

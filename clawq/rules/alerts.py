@@ -121,6 +121,8 @@ class Facts:
     """What is wrong with clawq.toml."""
     pid: int | None = None
     ticking: bool = False
+    ending: bool = False
+    """The supervisor has been asked to end, and starts nothing."""
     silent_ms: int = 0
     waiting: int = 0
     """Accepted and not started, held ones apart."""
@@ -141,6 +143,10 @@ class Facts:
     """Those that there are."""
     samples: Sequence[Sample] = ()
     """The latest last."""
+
+    @property
+    def admitting(self) -> bool:
+        return self.ticking and not self.ending and not self.paused
 
     @property
     def busy(self) -> int:
@@ -226,7 +232,7 @@ def _late(facts: Facts) -> Iterator[Alert]:
 
 
 def _stuck(facts: Facts) -> Iterator[Alert]:
-    if not facts.ticking or facts.paused or facts.busy >= facts.max_running:
+    if not facts.admitting or facts.busy >= facts.max_running:
         return  # what is behind these has an alert of its own, or is the queue at work
     old = [
         each for each in facts.oldest if each.age_ms >= facts.oldest_age_ms and not _explained(each, facts)
@@ -266,7 +272,7 @@ def _running(facts: Facts, what: str, name: str) -> int:
 def _full_and_idle(facts: Facts) -> Iterator[Alert]:
     oldest = max((each.age_ms for each in facts.oldest), default=FULL_FOR_MS)
     idle = 2 * facts.busy < facts.max_running
-    if facts.ticking and not facts.paused and idle and oldest >= FULL_FOR_MS:
+    if facts.admitting and idle and oldest >= FULL_FOR_MS:
         filled = facts.waiting + facts.held
         if filled >= facts.most_waiting:
             free = facts.max_running - facts.busy
@@ -289,7 +295,7 @@ _OPENS = {
 
 def _gates(facts: Facts) -> Iterator[Alert]:
     for gate in facts.gates:
-        if facts.ticking and gate.reason in HOST_REASONS and gate.closed_ms >= GATE_CLOSED_MS:
+        if facts.admitting and gate.reason in HOST_REASONS and gate.closed_ms >= GATE_CLOSED_MS:
             yield Alert(
                 "gate_closed",
                 f"nothing starts for {_span(gate.closed_ms)}: {gate.reason}, {_jobs(gate.jobs)} waiting",

@@ -234,7 +234,8 @@ class Supervisor:
         """What people are to be told, and what came of telling them."""
         notices = self.state.notices
         notices.poll(mono)
-        notices.look_at_alerts(self.state.db, self.state.settings, os.getpid(), wall_ms(), mono)
+        state = self.state
+        notices.look_at_alerts(state.db, state.settings, os.getpid(), state.mode, wall_ms(), mono)
         for complaint in notices.complaints:
             self.say(complaint)
         notices.complaints.clear()

@@ -36,6 +36,10 @@ UNTOLD = frozenset({"unknown", "paused"})
 """Alerts that need no notice: each unknown job has one of its own, and whoever pauses knows it."""
 
 
+FLEETING = frozenset({"stuck", "full_and_idle"})
+"""Alerts that a look between two moves may see: they count when the next look sees them too."""
+
+
 class Notice(NamedTuple):
     """One command to run. `whose` says which `notify` it is, for complaints."""
 
@@ -59,6 +63,8 @@ class Notices:
         self._number = 0
         self._look_at = 0
         self._alerts_at = 0
+        self._fleeting: set[str] = set()
+        """Those of FLEETING at the last look."""
         self._fresh = False
         """The alerts were looked at, and record() has not seen it."""
         self._away: dict[tuple[str, str], int] = {}
@@ -85,7 +91,9 @@ class Notices:
             else:
                 self._judge(notice, answer)
 
-    def look_at_alerts(self, db: apsw.Connection, settings: Settings, pid: int, now: int, mono: int) -> None:
+    def look_at_alerts(
+        self, db: apsw.Connection, settings: Settings, pid: int, mode: str, now: int, mono: int
+    ) -> None:
         """Outside of any transaction, every few seconds, when somebody is told of alerts."""
         if settings.alerts.notify is None:
             self._alerts_at = 0
@@ -96,9 +104,20 @@ class Notices:
         status = views.status(db, settings, now)
         health.add_silence(status, self.home.logs, now)
         found = health.alarms(
-            db, settings, status, now, broken=config_row.load(db)[3], pid=pid, silent_ms=0, ticking=True
+            db,
+            settings,
+            status,
+            now,
+            broken=config_row.load(db)[3],
+            pid=pid,
+            silent_ms=0,
+            ticking=True,
+            mode=mode,
         )
-        self.alerts = [alert for alert in found if alert.reason not in UNTOLD]
+        fleeting = {alert.reason for alert in found} & FLEETING
+        first_seen = fleeting - self._fleeting
+        self._fleeting = fleeting
+        self.alerts = [alert for alert in found if alert.reason not in UNTOLD | first_seen]
         self._fresh = True
 
     def owes(self, mono: int) -> bool:
@@ -196,7 +215,8 @@ class Notices:
                 notices.over(db, *key)
         found: list[Notice] = []
         template = settings.alerts.notify
-        assert template is not None
+        if template is None:  # not any more
+            return found
         for reason in dict.fromkeys(alert.reason for alert in self.alerts):
             new = [
                 each for each in self.alerts if each.reason == reason and (reason, each.about) not in known

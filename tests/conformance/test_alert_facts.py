@@ -28,7 +28,8 @@ def alarms(desk: Desk, now: int = NOW) -> list[Alert]:
     settings = Settings(json.loads(body or sqlfile.read("default_config.json")))
     status = views.status(desk.db, settings, now)
     health.add_silence(status, "/nowhere", now)
-    return health.alarms(desk.db, settings, status, now, broken=None, pid=1, silent_ms=0, ticking=True)
+    how = {"pid": 1, "silent_ms": 0, "ticking": True, "mode": "run"}
+    return health.alarms(desk.db, settings, status, now, broken=None, **how)
 
 
 def reasons(desk: Desk, now: int = NOW) -> list[str]:

@@ -78,6 +78,7 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("a name that is taken", old("exclusive:x"), []),
     ("everything is paused", old(None) | {"pauses": [Pause("everything", 0, "clawq resume")]}, ["paused"]),
     ("no supervisor is reason enough", old(None) | {"pid": None, "ticking": False}, ["no_supervisor"]),
+    ("it starts nothing any more", old(None) | {"ending": True}, []),
     # --- full while idle
     ("full and idle", TICKS | {"waiting": 900}, ["full_and_idle"]),
     ("held ones fill it too", TICKS | {"waiting": 890, "held": 10}, ["full_and_idle", "held"]),

@@ -48,7 +48,7 @@ class Loop:
         mono, settings = self.now - NOW, Settings(self.body)
         processes.reap()
         self.notices.poll(mono)
-        self.notices.look_at_alerts(self.db, settings, os.getpid(), self.now, mono)
+        self.notices.look_at_alerts(self.db, settings, os.getpid(), "run", self.now, mono)
         with Immediate(self.db):
             found = self.notices.record(self.db, settings, self.now, mono)
         self.notices.committed(found)
@@ -248,8 +248,8 @@ class TestAlerts:
         return loop
 
     def test_one_is_told_when_it_appears_and_not_while_it_lasts(self, loop: Loop) -> None:
-        self.found = [alert("stuck"), alert("paused"), alert("unknown")]
-        assert loop.told() == ["stuck alert: something about stuck: mend it"]
+        self.found = [alert("late_retry"), alert("paused"), alert("unknown")]
+        assert loop.told() == ["late_retry alert: something about late_retry: mend it"]
         for _ in range(3):
             loop.turn(ALERTS_MS)
         assert len(loop.told()) == 1
@@ -264,23 +264,34 @@ class TestAlerts:
         assert loop.told()[1:] == ["quiet alert: something about 7: mend it"]
 
     def test_one_that_comes_and_goes_is_told_once(self, loop: Loop) -> None:
-        self.found = [alert("stuck")]
+        self.found = [alert("config")]
         loop.told()
         for _ in range(4):
             self.found = []
             loop.turn(OVER_MS // 2)
-            self.found = [alert("stuck")]
+            self.found = [alert("config")]
             loop.turn(ALERTS_MS)
         assert len(loop.told()) == 1
         self.found = []
         loop.turn(ALERTS_MS)
         loop.turn(OVER_MS)
-        self.found = [alert("stuck")]
+        self.found = [alert("config")]
         loop.turn(ALERTS_MS)
         assert len(loop.told()) == 2
 
-    def test_a_restart_does_not_repeat_it(self, loop: Loop, home: Home) -> None:
+    def test_one_that_a_single_look_may_see_has_to_last(self, loop: Loop) -> None:
         self.found = [alert("stuck")]
+        assert loop.told() == []
+        self.found = []
+        loop.turn(ALERTS_MS)
+        self.found = [alert("stuck")]
+        loop.turn(ALERTS_MS)
+        assert loop.told() == []
+        loop.turn(ALERTS_MS)
+        assert loop.told() == ["stuck alert: something about stuck: mend it"]
+
+    def test_a_restart_does_not_repeat_it(self, loop: Loop, home: Home) -> None:
+        self.found = [alert("config")]
         loop.told()
         loop.notices = Notices(home)
         loop.turn(AGAIN_MS)
