@@ -28,8 +28,9 @@ spent          its first job's kind   budget                                    
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import apsw
@@ -92,12 +93,12 @@ def fold(db: apsw.Connection) -> bool:
     return int(to) - after >= BATCH
 
 
-def fold_all(db: apsw.Connection) -> None:
-    """The same to the end, a transaction for each batch: before events go with their jobs."""
-    more = True
-    while more:
+def fold_of(db: apsw.Connection, job_ids: Iterable[int]) -> None:
+    """Count at least what there is of these jobs, a transaction for each batch: before it goes with them."""
+    last = db.execute(SQL["last_event_of"], {"ids": json.dumps(list(job_ids))}).get
+    while last is not None and int(db.execute(SQL["counted_to"]).get) < int(last):
         with Immediate(db):
-            more = fold(db)
+            fold(db)
 
 
 def note_deferrals(db: apsw.Connection, deferred: Mapping[tuple[str, str], int], now: int) -> None:

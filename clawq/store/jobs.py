@@ -195,7 +195,7 @@ def prune(db: apsw.Connection, ids: list[int], before: int) -> int:
 
     Dedupe keys of scope ``ever`` stay, and so do effects of scope ``tenant``.
     """
-    counts.fold_all(db)  # their events go with them
+    counts.fold_of(db, ids)  # their events go with them
     with Immediate(db):
         return len(db.execute(_SQL["prune"], {"ids": json.dumps(ids), "before": before}).fetchall())
 

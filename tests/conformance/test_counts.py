@@ -173,6 +173,16 @@ def test_pruned_jobs_stay_counted(db: apsw.Connection) -> None:
     assert told(db) == before
 
 
+def test_pruning_counts_no_further_than_it_must(db: apsw.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts, "BATCH", 1)
+    job_id = put_in(db, job.CANCELLED, NOW)
+    for _ in range(5):
+        put(db, NOW)
+    jobs.prune(db, [job_id], NOW + 1)
+    assert db.execute(counts.SQL["counted_to"]).get == 2
+    assert told(db)["accepted", "default", "queued"] == (6, 0)
+
+
 def test_hours_are_kept_apart_and_add_up(db: apsw.Connection) -> None:
     for at in (NOW, NOW + HOUR_MS, NOW + HOUR_MS + 1):
         put_in(db, job.DEAD, at)
@@ -251,7 +261,6 @@ def test_what_an_attempt_spent_is_told_by_budget(db: apsw.Connection) -> None:
         )
     job_id = put(db, NOW, kind="qa")
     child = put(db, NOW, kind="other", root_id=job_id, parent_id=job_id)
-    counts.fold_all(db)
     counts.note_spends(db, child, 9, NOW)
     counts.note_spends(db, child, 10, NOW)
     found = {key: count for key, count in told(db).items() if key[0] == "spent"}

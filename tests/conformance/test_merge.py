@@ -348,9 +348,10 @@ def test_what_was_counted_is_the_replaced_databases_and_nothing_is_counted_twice
     pair = Pair(tmp_path, lambda db: put_in(db, job.SUCCEEDED, NOW))
     put_in(pair.now, job.DEAD, NOW)
     for db in (pair.now, pair.backup):
-        counts.fold_all(db)
-    before = counts.ever(pair.now)
+        with Immediate(db):
+            counts.fold(db)
     refusals.count_refusals(pair.now, {("queue_full", "qa", "acme"): 1}, NOW)
+    before = counts.ever(pair.now)
     with Immediate(pair.now):
         counts.sample(pair.now, counts.Machine(8), NOW)
     pair.merge()

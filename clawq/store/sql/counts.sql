@@ -13,6 +13,11 @@ INSERT INTO meta VALUES ('counted', :to) ON CONFLICT (key) DO UPDATE SET value =
 -- Where a batch of events that are not counted yet ends; NULL when there is none.
 SELECT max(id) FROM (SELECT id FROM events WHERE id > :after ORDER BY id LIMIT :most);
 
+-- name: last_event_of
+-- Of jobs that are to be pruned.
+SELECT max((SELECT max(e.id) FROM events e INDEXED BY events_job WHERE e.job_id = each.value))
+FROM json_each(:ids) AS each;
+
 -- name: uncounted
 -- Moves that are not counted yet, alike ones together. `ms` of a start is how long the job was queued before, of an
 -- end how long it ran; `held_ms` is how long its slots were taken until this move; `ended` is the attempt's outcome
