@@ -137,7 +137,7 @@ def folders(found: Sequence[Folder]) -> Check:
         mode = "700" if first.is_folder else "600"
         what = f"others may look into {first.path} (mode {first.mode:o}){more}"
         return Check("rights", WARN, what, f"chmod {mode} {first.path}")
-    return Check("rights", OK, "folders 0700, files 0600")
+    return Check("rights", OK, "folders 0700, files 0600" if found else "nothing is there yet")
 
 
 def filesystem(kind: str | None, folder: str) -> Check:

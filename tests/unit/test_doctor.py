@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,8 @@ from clawq.paths import Home
 from clawq.rules import checks
 from clawq.rules.checks import BAD, OK, WARN, Check, Folder, Program
 from tests.waiting import until
+
+ROOT = Path(__file__).parents[2]
 
 CASES: list[tuple[Check, str]] = [
     (checks.supervisor(None, False, 0, 0, "", "1", 0), WARN),
@@ -194,3 +197,21 @@ def test_the_wall_clock_against_the_kernels_own() -> None:
         assert 0 < ahead <= 3_600_000
     else:
         assert ahead is None
+
+
+def documented(title: str) -> set[str]:
+    """The words in the first column of a section's table."""
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    section = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)
+    return {word for row in rows for word in re.findall(r"`(\w+)`", row)}
+
+
+def test_every_alert_and_every_check_is_documented() -> None:
+    rules = ROOT / "clawq" / "rules"
+    alerts = re.findall(r'Alert\(\s*"(\w+)"', (rules / "alerts.py").read_text(encoding="utf-8"))
+    assert len(set(alerts)) > 12
+    assert documented("Alerts") == set(alerts)
+    source = (rules / "checks.py").read_text(encoding="utf-8")
+    names = re.findall(r'Check\(\s*"(\w+)"', source) + re.findall(r'name = "(\w+)"', source)
+    assert documented("Doctor") == set(names)
