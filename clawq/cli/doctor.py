@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from clawq.settings import Settings
 
 COVERED = frozenset({"config", "no_supervisor", "supervisor_silent"})
-"""Alerts that a check says too."""
+"""Alerts that a check says too, so that the page says them once."""
 
 
 class ServiceFile(NamedTuple):
@@ -42,6 +42,11 @@ class ServiceFile(NamedTuple):
 class Found(NamedTuple):
     checks: list[Check]
     alerts: list[Alert]
+
+    @property
+    def more(self) -> list[Alert]:
+        """Alerts that no check says."""
+        return [alert for alert in self.alerts if alert.reason not in COVERED]
 
     @property
     def needs_person(self) -> bool:
@@ -124,7 +129,7 @@ def _examine(here: desk.Desk, with_probe: bool) -> Found:
             found += look()
         except (ClawqError, OSError) as error:
             found.append(_failure(name, error))
-    return Found(found, [alert for alert in alerts if alert.reason not in COVERED])
+    return Found(found, alerts)
 
 
 def _supervisor(found: Supervisor, version: str, waiting: int, now: int) -> Check:
@@ -169,8 +174,8 @@ def page(found: Found) -> Page:
     from clawq.cli.render import GOOD, QUIET, WAITS, Page
 
     drawn = Page()
-    urgent = [alert for alert in found.alerts if alert.needs_person]
-    known = [alert for alert in found.alerts if not alert.needs_person]
+    urgent = [alert for alert in found.more if alert.needs_person]
+    known = [alert for alert in found.more if not alert.needs_person]
     for verdict, title, style, alerts in (
         (BAD, "Needs a person", RED, urgent),
         (WARN, "Worth a look", WAITS, known),
@@ -195,7 +200,7 @@ def _verdict(found: Found) -> tuple[str, str]:
     from clawq.cli.render import GOOD, WAITS
 
     bad = sum(each.verdict == BAD for each in found.checks)
-    bad += sum(alert.needs_person for alert in found.alerts)
+    bad += sum(alert.needs_person for alert in found.more)
     warned = sum(each.verdict == WARN for each in found.checks)
     if bad:
         return f"{_things(bad)} a person", RED

@@ -51,7 +51,7 @@ def test_a_queue_in_trouble(fleet: Fleet) -> None:
     fleet.configure("limits = 3\n")
     found = fleet.json("doctor", code=1)
     assert verdicts(found) | {"supervisor": "bad", "config": "bad", "rights": "warn"} == verdicts(found)
-    assert [alert["reason"] for alert in found["alerts"]] == []  # the checks have said it
+    assert [alert["reason"] for alert in found["alerts"]] == ["config", "no_supervisor"]
     shown = fleet.clawq("doctor", code=1).stdout
     assert shown.startswith("Needs a person\n")
     assert shown.endswith("2 things need a person\n")
