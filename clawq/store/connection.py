@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x636C7771  # "clwq"
 SCHEMA_VERSION = 1
 BUSY_MS = 10_000
+STATEMENTS = 100
+OWNERS_STATEMENTS = 500
+"""More than the supervisor has: with fewer it would compile most of them anew in each turn."""
 BACKSTOP_PAGES = 16_000
 """A producer folds the log of writes back itself when nobody else has done so for 64 MB of it."""
 
@@ -50,7 +53,11 @@ def open_db(home: Home, busy_ms: int = BUSY_MS, owner: bool = False) -> apsw.Con
     with storage_errors(home.db):
         if not _is_there(home.db):
             _create(home)
-        db = apsw.Connection(sqlite_name(home.db), flags=apsw.SQLITE_OPEN_READWRITE)
+        db = apsw.Connection(
+            sqlite_name(home.db),
+            flags=apsw.SQLITE_OPEN_READWRITE,
+            statementcachesize=OWNERS_STATEMENTS if owner else STATEMENTS,
+        )
         try:
             _prepare(db, busy_ms)
             if owner:
