@@ -45,24 +45,25 @@ SELECT 'k' || (i % 5), 't' || (i / 5 % 4), 1 + i / 20 % 3, 0, '', 'queued', 'enq
 FROM n
 """
 _TALLY = """
+DELETE FROM tally;
 INSERT INTO tally
 SELECT state, band, tenant, kind, needs, count(*) FROM jobs GROUP BY state, band, tenant, kind, needs
 """
 
 
 def run() -> list[Row]:
-    few = _passes(FEW)
-    many = _passes(MANY)
+    fewer, more = measure.size(FEW, 100), measure.size(MANY, 300)
+    few, many = _passes(fewer), _passes(more)
     rows = []
     for what, taken in _rules().items():
         rows.append(Row(f"the rules alone, {what}", *_ms(taken)))
     for what, before in few.items():
         after = many[what]
         ratio = measure.median(after) / measure.median(before)
-        rows.append(Row(f"{what}, {FEW:,} queued", *_ms(before)))
+        rows.append(Row(f"{what}, {fewer:,} queued", *_ms(before)))
         good = measure.median(after) * 1000 < TARGET_MS and ratio <= TARGET_RATIO
         target = f"< {TARGET_MS:g} ms, <= {TARGET_RATIO} x"
-        rows.append(Row(f"{what}, {MANY:,} queued", *_ms(after), f"{ratio:.2f} x", target, good))
+        rows.append(Row(f"{what}, {more:,} queued", *_ms(after), f"{ratio:.2f} x", target, good))
     return rows
 
 
@@ -90,7 +91,7 @@ def _queue(jobs: int) -> Iterator[State]:
         os.environ["CLAWQ_HOME"] = env["CLAWQ_HOME"]
         home = find_home()
         db = open_db(home)
-        _fill(db, jobs)
+        fill(db, jobs)
         settings = Settings.from_text(config_row.load(db)[1])
         try:
             yield State(home, db, settings, "", "boot", False, Probes(home), Notices(home), None)
@@ -98,7 +99,7 @@ def _queue(jobs: int) -> Iterator[State]:
             db.close()
 
 
-def _fill(db: apsw.Connection, jobs: int) -> None:
+def fill(db: apsw.Connection, jobs: int) -> None:
     """What the triggers would write for each job is written for all of them at once."""
     triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
     db.execute("BEGIN IMMEDIATE")
@@ -110,7 +111,7 @@ def _fill(db: apsw.Connection, jobs: int) -> None:
         db.execute(str(sql))
     db.execute("COMMIT")
     lanes_there = db.execute("SELECT count(*) FROM tally").get
-    if lanes_there != min(LANES, jobs):
+    if lanes_there not in (min(LANES, jobs), min(LANES, jobs) + 1):  # what was there before
         raise SystemExit(f"{lanes_there} lanes instead of {LANES}")
     db.pragma("wal_checkpoint(TRUNCATE)")
 
@@ -141,9 +142,9 @@ def _end_one(db: apsw.Connection) -> None:
 
 
 def _timed(one: Callable[[], float]) -> list[float]:
-    for _ in range(ROUNDS // 10):
+    for _ in range(measure.size(ROUNDS, 10) // 10):
         one()
-    return [one() for _ in range(ROUNDS)]
+    return [one() for _ in range(measure.size(ROUNDS, 10))]
 
 
 # ---------------------------------------------------------------- the rules alone

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import select
-import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -20,25 +19,42 @@ from benchmarks import measure
 from benchmarks.measure import Row
 
 ROUNDS = 150
+AGENTS = 20
 TARGET_MS = 8
 """Median, below which clawq wants to stay."""
+TARGET_P99_MS = 25
+"""With AGENTS at work, each of which writes a line a second."""
 
-TITLE = "enqueue returned -> the agent's first instruction, idle machine, live supervisor"
+TITLE = "enqueue returned -> the agent's first instruction, live supervisor"
+CONFIG = f"[limits]\nmax_running = {AGENTS + 4}\n"
 
 
 def run() -> list[Row]:
     rows = []
-    with measure.empty_home() as env:
+    with measure.empty_home(CONFIG) as env:
         fifo = Fifo(Path(env["HOME"]) / "fifo")
         spawned = fifo.times(_spawner(fifo.agent))
         rows.append(Row("posix_spawn of the same agent", *measure.milliseconds(spawned)))
-        rows.append(_tsp(env, fifo))
+        rows += [_tsp(env, fifo), _nq(env, fifo), _spoolctl(env, fifo)]
         with measure.supervisor(env):
             os.environ["CLAWQ_HOME"] = env["CLAWQ_HOME"]
             direct = fifo.times(lambda: _enqueue(fifo.agent))
             command = fifo.times(lambda: _whole([measure.CLAWQ, "enqueue", "--", *fifo.agent], env))
+            busy = _beside_others(env, fifo)
         rows.append(_row("clawq.enqueue() in Python", direct))
         rows.append(_row("clawq enqueue, its process ended", command))
+        p99 = measure.percentile(busy, 99) * 1000
+        value, spread = measure.milliseconds(busy)
+        rows.append(
+            Row(
+                f"clawq enqueue, {AGENTS} agents at work",
+                value,
+                f"{spread}, p99 {p99:.1f}",
+                "",
+                f"p99 < {TARGET_P99_MS} ms",
+                p99 < TARGET_P99_MS,
+            )
+        )
     return rows
 
 
@@ -51,11 +67,11 @@ class Fifo:
         self.descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         self.agent = ["/bin/sh", "-c", f"echo >{path}"]
 
-    def times(self, start: Callable[[], float]) -> list[float]:
+    def times(self, start: Callable[[], float], rounds: int | None = None) -> list[float]:
         """Seconds from the time that `start` returns to the agent's line, ROUNDS times, idle between."""
         pauses = random.Random(1)
         taken = []
-        for turn in range(ROUNDS + 5):
+        for turn in range((rounds or measure.size(ROUNDS, 3)) + 5):
             time.sleep(0.03 + pauses.random() * 0.04)  # let the end of the one before be recorded
             returned = start()
             if not select.select([self.descriptor], [], [], 10)[0]:
@@ -91,9 +107,9 @@ def _spawner(agent: list[str]) -> Callable[[], float]:
 
 
 def _tsp(env: dict[str, str], fifo: Fifo) -> Row:
-    program = shutil.which("tsp")
+    program = measure.program("tsp")
     if program is None:
-        return Row("task-spooler (tsp)", "not installed")
+        return Row("task-spooler (tsp)", measure.MISSING)
     tsp_env = {**env, "TS_SOCKET": str(Path(env["HOME"]) / "ts"), "TMPDIR": env["HOME"]}
     try:
         return Row(
@@ -102,6 +118,41 @@ def _tsp(env: dict[str, str], fifo: Fifo) -> Row:
         )
     finally:
         subprocess.run([program, "-K"], env=tsp_env, capture_output=True)
+
+
+def _nq(env: dict[str, str], fifo: Fifo) -> Row:
+    program = measure.program("nq")
+    if program is None:
+        return Row("nq", measure.MISSING)
+    queue = {**env, "NQDIR": env["HOME"]}
+    taken = fifo.times(lambda: _whole([program, "-c", "-q", *fifo.agent], queue))
+    return Row("nq", *measure.milliseconds(taken))
+
+
+def _spoolctl(env: dict[str, str], fifo: Fifo) -> Row:
+    program = measure.program("spoolctl")
+    if program is None:
+        return Row("spoolctl", measure.MISSING)
+    queue = ["--db", f"{env['HOME']}/spool.db"]
+    worker = subprocess.Popen(
+        [program, "work", *queue], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        taken = fifo.times(
+            lambda: _whole([program, "add", *queue, "--", *fifo.agent], env), measure.size(15, 2)
+        )
+        return Row("spoolctl, one worker that polls", *measure.milliseconds(taken))
+    finally:
+        worker.terminate()
+        worker.wait()
+
+
+def _beside_others(env: dict[str, str], fifo: Fifo) -> list[float]:
+    for _ in range(AGENTS):
+        agent = ["sh", "-c", "while echo alive; do sleep 1; done"]
+        subprocess.run([measure.CLAWQ, "enqueue", "--", *agent], env=env, check=True)
+    time.sleep(measure.size(3, 0))
+    return fifo.times(lambda: _whole([measure.CLAWQ, "enqueue", "--", *fifo.agent], env))
 
 
 def _row(what: str, taken: list[float]) -> Row:

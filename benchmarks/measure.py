@@ -8,13 +8,29 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 BIN = Path(sys.executable).parent
 CLAWQ = str(BIN / "clawq")
+PEERS = Path(__file__).resolve().parent.parent / ".venv-peers"
+"""Where `make bench` installs those neighbours that come from PyPI."""
+MISSING = "not installed"
+quick = False
+"""Sizes that show that everything is measured, and say nothing of speed."""
+
+
+def size(whole: int, small: int) -> int:
+    """How many of something this run does."""
+    return small if quick else whole
+
+
+def program(name: str) -> str | None:
+    """A neighbour's program, where it is installed."""
+    own = PEERS / "bin" / name
+    return str(own) if own.exists() else shutil.which(name)
 
 
 class Row(NamedTuple):
@@ -109,6 +125,39 @@ def whole_process(argv: Sequence[str], env: dict[str, str]) -> float:
     if status != 0:
         raise SystemExit(f"{' '.join(argv)} exited {os.waitstatus_to_exitcode(status)}")
     return took
+
+
+def rusage(pid: int) -> tuple[float, float]:
+    """(seconds of CPU, MiB resident) of a process so far. Linux only."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = os.sysconf("SC_CLK_TCK")
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return (int(fields[11]) + int(fields[12])) / ticks, pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def wakeups(pid: int) -> int:
+    """How often a process has gone to sleep by itself. Linux only."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("voluntary_ctxt_switches")))
+
+
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Poll it; a benchmark whose condition never comes says nothing."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit("a benchmark waited in vain")
+        time.sleep(0.01)
+
+
+def markdown(title: str, rows: Sequence[Row]) -> str:
+    """The same as a Markdown table."""
+    lines = [f"### {title}", "", "| | median | spread | ratio | target | |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        verdict = "" if row.good is None else "held" if row.good else "**missed**"
+        cells = (row.what, row.value, row.spread, row.ratio, row.target, verdict)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines)
 
 
 def table(title: str, rows: Sequence[Row]) -> str:

@@ -1,13 +1,13 @@
 """How many jobs of `true` a second, from the first start to the last recorded outcome?
 
-Eight at a time everywhere. clawq's jobs wait in the queue already, written by one `enqueue --batch`;
-task-spooler has no such thing, so its figure is add-and-run; GNU parallel and xargs read their jobs from a
-file and record nothing.
+Eight at a time everywhere. clawq's jobs wait in the queue already, written by one `enqueue --batch`; task-
+spooler has no such thing, so its figure is add-and-run, as is nq's, which runs one at a time; GNU parallel
+and xargs read their jobs from a file and record nothing. spoolctl's jobs are added before, and eight workers
+drain them.
 """
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -20,6 +20,12 @@ ROUNDS = 3
 AT_ONCE = 8
 TARGET = 1.3
 """At least so many times GNU parallel, and more than task-spooler."""
+
+
+def jobs() -> int:
+    """How many, in this run."""
+    return measure.size(JOBS, 40)
+
 
 TITLE = f"{JOBS:,} jobs of `true`, {AT_ONCE} at a time, median of {ROUNDS} rounds taken in turns"
 
@@ -38,17 +44,23 @@ def run() -> list[Row]:
             "xargs -P",
             "GNU parallel",
             "task-spooler, add and run",
+            "nq, add and run one by one",
+            "spoolctl, 8 workers",
             "clawq",
             "clawq, with its start and end",
         )
     }
-    for _ in range(ROUNDS):
+    for _ in range(measure.size(ROUNDS, 1)):
         with measure.empty_home() as env:
             lines = Path(env["HOME"]) / "lines"
-            lines.write_text("".join(f"{number}\n" for number in range(JOBS)))
+            lines.write_text("".join(f"{number}\n" for number in range(jobs())))
             _add(rates["xargs -P"], _xargs(env, lines))
             _add(rates["GNU parallel"], _parallel(env, lines))
             _add(rates["task-spooler, add and run"], _tsp(env))
+            _add(rates["nq, add and run one by one"], _nq(env))
+            spooled = _spoolctl(env)
+            if spooled is not None:
+                rates["spoolctl, 8 workers"].append(spooled)
         with measure.empty_home(CONFIG) as env:
             recorded, whole = _clawq(env)
             rates["clawq"].append(recorded)
@@ -60,7 +72,7 @@ def run() -> list[Row]:
     rows = []
     for name, values in rates.items():
         if not values:
-            rows.append(Row(name, "not installed"))
+            rows.append(Row(name, measure.MISSING))
             continue
         ratio = measure.median(values) / parallel if parallel else None
         row = Row(name, *measure.rates(values), f"{ratio:.2f} x" if ratio else "")
@@ -73,7 +85,7 @@ def run() -> list[Row]:
 
 def _add(values: list[float], seconds: float | None) -> None:
     if seconds is not None:
-        values.append(JOBS / seconds)
+        values.append(jobs() / seconds)
 
 
 def _seconds(argv: list[str], env: dict[str, str], stdin: Path | None = None) -> float:
@@ -84,12 +96,12 @@ def _seconds(argv: list[str], env: dict[str, str], stdin: Path | None = None) ->
 
 
 def _xargs(env: dict[str, str], lines: Path) -> float | None:
-    program = shutil.which("xargs")
+    program = measure.program("xargs")
     return _seconds([program, "-P", str(AT_ONCE), "-n", "1", "true"], env, lines) if program else None
 
 
 def _parallel(env: dict[str, str], lines: Path) -> float | None:
-    program = shutil.which("parallel")
+    program = measure.program("parallel")
     if program is None:
         return None
     # Without this file it prints how it wants to be cited, and waits.
@@ -100,23 +112,60 @@ def _parallel(env: dict[str, str], lines: Path) -> float | None:
 
 
 def _tsp(env: dict[str, str]) -> float | None:
-    program = shutil.which("tsp")
+    program = measure.program("tsp")
     if program is None:
         return None
     env = {**env, "TS_SOCKET": str(Path(env["HOME"]) / "ts"), "TMPDIR": env["HOME"], "TS_MAXFINISHED": "10"}
     subprocess.run([program, "-S", str(AT_ONCE)], env=env, capture_output=True, check=True)
     try:
         # The last one started is not the last one to end: wait for every slot to be free.
-        loop = f'i=0; while [ $i -lt {JOBS} ]; do "$0" -n true; i=$((i+1)); done; "$0" -nf -N {AT_ONCE} true'
+        loop = (
+            f'i=0; while [ $i -lt {jobs()} ]; do "$0" -n true; i=$((i+1)); done; "$0" -nf -N {AT_ONCE} true'
+        )
         return _seconds(["/bin/sh", "-c", loop, program], env)
     finally:
         subprocess.run([program, "-K"], env=env, capture_output=True)
 
 
+def _nq(env: dict[str, str]) -> float | None:
+    program = measure.program("nq")
+    if program is None:
+        return None
+    queue = Path(env["HOME"]) / "nq"
+    queue.mkdir()
+    loop = f'i=0; while [ $i -lt {jobs() // 10} ]; do "$0" -c -q true; i=$((i+1)); done; "$0" -q -w'
+    seconds = _seconds(["/bin/sh", "-c", loop, program], {**env, "NQDIR": str(queue)})
+    return seconds * 10  # it does a tenth of them: each waits for all before it
+
+
+def _spoolctl(env: dict[str, str]) -> float | None:
+    """Jobs a second; a tenth of them, since to add one costs what running one does elsewhere."""
+    program = measure.program("spoolctl")
+    if program is None:
+        return None
+    count = max(2, jobs() // 20)
+    queue = ["--db", f"{env['HOME']}/spool.db"]
+    for _ in range(count):
+        subprocess.run([program, "add", *queue, "--", "true"], env=env, capture_output=True, check=True)
+    began = time.perf_counter()
+    workers = [
+        subprocess.Popen(
+            [program, "work", *queue, "--drain", "--worker-id", f"w{number}"],
+            env=env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for number in range(AT_ONCE)
+    ]
+    for worker in workers:
+        worker.wait()
+    return count / (time.perf_counter() - began)
+
+
 def _clawq(env: dict[str, str]) -> tuple[float, float]:
     """Jobs a second from the first claim to the last recorded end, and by the supervisor's whole process."""
     batch = Path(env["HOME"]) / "batch"
-    batch.write_text('{"command": ["true"]}\n' * JOBS)
+    batch.write_text('{"command": ["true"]}\n' * jobs())
     subprocess.run([CLAWQ, "enqueue", "--batch", str(batch)], env=env, capture_output=True, check=True)
     whole = _seconds([CLAWQ, "run", "--until-idle"], env)
     import apsw
@@ -126,9 +175,9 @@ def _clawq(env: dict[str, str]) -> tuple[float, float]:
         "SELECT count(*), min(claimed_at), max(ended_at) FROM attempts WHERE outcome = 'succeeded'"
     ).fetchall()[0]
     db.close()
-    if ended != JOBS or not isinstance(first, int) or not isinstance(last, int):
-        raise SystemExit(f"clawq recorded {ended} of {JOBS} jobs")
-    return JOBS / ((last - first) / 1000), JOBS / whole
+    if ended != jobs() or not isinstance(first, int) or not isinstance(last, int):
+        raise SystemExit(f"clawq recorded {ended} of {jobs()} jobs")
+    return jobs() / ((last - first) / 1000), jobs() / whole
 
 
 if __name__ == "__main__":

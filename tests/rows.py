@@ -57,6 +57,8 @@ def check_books(db: apsw.Connection) -> None:
         " GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5"
     ).fetchall()
     assert db.execute("SELECT * FROM tally ORDER BY 1, 2, 3, 4, 5").fetchall() == counted
+    spent = db.execute("SELECT budget, tenant, sum(amount), count(*) FROM spends GROUP BY 1, 2 ORDER BY 1, 2")
+    assert db.execute("SELECT * FROM spent ORDER BY 1, 2").fetchall() == spent.fetchall()
     orphans = db.execute(
         "SELECT * FROM lanes l WHERE NOT EXISTS (SELECT 1 FROM tally t WHERE t.state = 'queued'"
         " AND t.band = l.band AND t.tenant = l.tenant AND t.kind = l.kind AND t.needs = l.needs)"

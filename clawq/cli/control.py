@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,9 +18,10 @@ from clawq.store import accounts, jobs, reasons, views
 
 if TYPE_CHECKING:
     from clawq.cli.desk import Desk
-
-BATCH = 500
-"""Jobs deleted in one transaction: enqueuers wait for it no longer than for one another."""
+FEWEST, MOST = 20, 500
+"""Jobs or logs that one step prunes: as many as take about STEP_S."""
+STEP_S = 0.005
+LONGEST_PAUSE_S = 0.05
 
 Tenant = Annotated[str | None, typer.Option("--tenant", metavar="TENANT", help="Only this tenant's jobs.")]
 Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only jobs of this kind.")]
@@ -101,9 +103,8 @@ def prune(
         before = here.now - (settings.limits.retention_ms if age is None else age)
         sweep = None
         if here.db is not None:
-            sweep = Sweep(here.db, here.home, settings.limits, here.now, before, BATCH, dry_run)
-            for _ in sweep.steps():
-                pass
+            sweep = Sweep(here.db, here.home, settings.limits, here.now, before, FEWEST, dry_run)
+            _take_steps(sweep)
     told = {
         "jobs": sweep.jobs + sweep.crowded_jobs if sweep else 0,
         "orphans": sweep.orphans if sweep else 0,
@@ -118,6 +119,17 @@ def prune(
         error = sweep.failure
         raise StorageError(f"{error.filename} could not be deleted ({error.strerror})", "look at its folder")
     return 0
+
+
+def _take_steps(sweep: Sweep) -> None:
+    """Each is short, and so is the pause after it: whoever else wants to write waits by sleeping longer and
+    longer, and would find the lock taken each time."""
+    began = time.perf_counter()
+    for _ in sweep.steps():
+        took = time.perf_counter() - began
+        sweep.batch = max(FEWEST, min(MOST, int(sweep.batch * STEP_S / took)))
+        time.sleep(min(took, LONGEST_PAUSE_S))
+        began = time.perf_counter()
 
 
 def _tell_pruned(told: dict[str, int], dry_run: bool) -> None:

@@ -47,7 +47,10 @@ def spawn(argv: list[str], cwd: str, env: dict[str, str], attempt_path: str, log
         pid = os.posix_spawn(
             attempt_file.SHELL,
             [as_bytes(word) for word in ("sh", "-c", attempt_file.SCRIPT, cwd, *argv)],
-            {as_bytes(name): as_bytes(value) for name, value in env.items()},
+            {
+                name.encode(errors="surrogateescape"): value.encode(errors="surrogateescape")
+                for name, value in env.items()
+            },
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, log, 1),

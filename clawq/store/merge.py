@@ -108,7 +108,7 @@ def _merge(db: apsw.Connection) -> Merged:
         db.execute(f"INSERT INTO main.{table} SELECT * FROM gone.{table}")
     token = max(int(db.execute(SQL["last_token"]).get), int(db.execute(SQL["last_token_gone"]).get))
     go_on_after(db, max(mine, theirs + shift["shift"]), token)
-    for name in ("unpark", "clear_tally", "tally", "lanes", "counted"):
+    for name in ("unpark", "clear_tally", "tally", "clear_spent", "spent", "lanes", "counted"):
         db.execute(SQL[name])
     for _, sql in triggers:
         db.execute(str(sql))

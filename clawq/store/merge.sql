@@ -75,6 +75,14 @@ INSERT OR REPLACE INTO main.config SELECT * FROM gone.config;
 -- A job whose exclusive name is still taken is parked again when it is next looked at.
 UPDATE main.jobs SET parked = NULL WHERE parked IS NOT NULL;
 
+-- name: clear_spent
+-- Added up anew.
+DELETE FROM main.spent;
+
+-- name: spent
+-- As the triggers would have.
+INSERT INTO main.spent SELECT budget, tenant, sum(amount), count(*) FROM main.spends GROUP BY 1, 2;
+
 -- name: clear_tally
 -- Counted anew below.
 DELETE FROM main.tally;

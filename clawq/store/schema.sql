@@ -256,6 +256,29 @@ CREATE TABLE spends (
 CREATE INDEX spends_window ON spends (budget, at, tenant, amount);
 CREATE INDEX spends_token ON spends (token, budget);
 
+-- The sum of `spends`, kept by triggers: a pass asks for what left the window since, and adds up no window.
+CREATE TABLE spent (
+    budget TEXT    NOT NULL,
+    tenant TEXT    NOT NULL,
+    amount INTEGER NOT NULL,
+    n      INTEGER NOT NULL,
+    PRIMARY KEY (budget, tenant)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER spends_new AFTER INSERT ON spends BEGIN
+    INSERT INTO spent VALUES (NEW.budget, NEW.tenant, NEW.amount, 1)
+        ON CONFLICT DO UPDATE SET amount = amount + excluded.amount, n = n + 1;
+END;
+
+CREATE TRIGGER spends_changed AFTER UPDATE OF amount ON spends BEGIN
+    UPDATE spent SET amount = amount + NEW.amount - OLD.amount WHERE budget = NEW.budget AND tenant = NEW.tenant;
+END;
+
+CREATE TRIGGER spends_gone AFTER DELETE ON spends BEGIN
+    UPDATE spent SET amount = amount - OLD.amount, n = n - 1 WHERE budget = OLD.budget AND tenant = OLD.tenant;
+    DELETE FROM spent WHERE budget = OLD.budget AND tenant = OLD.tenant AND n = 0;
+END;
+
 -- Resources that were asked to rest. After `until` one job probes; when that has passed the rest come back
 -- in doubling numbers, one doubling each `step_ms`.
 CREATE TABLE cooldowns (

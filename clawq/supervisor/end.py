@@ -11,6 +11,9 @@ from clawq.paths import Home
 from clawq.supervisor.agents import Agent
 
 KILL_AGAIN_MS = 1_000
+SPENT_MS = 500
+MOST_SPENT = 4_000
+"""Files of 4 KB."""
 
 
 def is_to_end(agent: Agent) -> bool:
@@ -39,12 +42,31 @@ def signal_if_due(agent: Agent, mono: int) -> None:
     processes.send_all(agent.outside, number)
 
 
-def forget(agent: Agent, home: Home) -> None:
-    """Drop its descriptor and its files in the run folder. Its log stays."""
+def forget(agent: Agent, home: Home, spent: list[str]) -> None:
+    """Drop its descriptor and its files in the run folder; those that every attempt has go to `spent`."""
     if agent.probe is not None:
         os.close(agent.probe)
     for path in agent.files(home):
+        if path.endswith((attempt_file.SUFFIX, ".payload")):
+            spent.append(path)
+        else:
+            remove(path)
+
+
+def clear_spent(spent: list[str], mono: int, last_start: int) -> int | None:
+    """Remove these once nothing has started for a while; ms of the monotonic clock when to ask again.
+
+    An ext4 without a journal gives no inode out again for five seconds and walks over those at each file that
+    is made: a millisecond a start, at hundreds a second. What a crash leaves, the next supervisor clears.
+    """
+    if not spent:
+        return None
+    if mono < last_start + SPENT_MS and len(spent) < MOST_SPENT:
+        return last_start + SPENT_MS
+    for path in spent:
         remove(path)
+    spent.clear()
+    return None
 
 
 def remove(path: str) -> None:
@@ -52,6 +74,8 @@ def remove(path: str) -> None:
     for way in (os.unlink, os.rmdir):
         try:
             way(path)
+            return
+        except FileNotFoundError:
             return
         except OSError:
             pass

@@ -33,7 +33,7 @@ from clawq.store.wal import Wal
 from clawq.supervisor import outputs
 from clawq.supervisor.adopt import adopt, clear_run_folder, exit_watch
 from clawq.supervisor.chores import Chores
-from clawq.supervisor.end import forget, is_to_end, signal_if_due
+from clawq.supervisor.end import clear_spent, forget, is_to_end, signal_if_due
 from clawq.supervisor.look import Findings, look, measure_trees, see_outside
 from clawq.supervisor.notices import Notices
 from clawq.supervisor.probes import Probes
@@ -136,6 +136,8 @@ class Supervisor:
         self.complaint = ("", 0)
         self.locked_since = 0
         self.wal = Wal(db, home.db)
+        self.spent: list[str] = []
+        self.last_start = 0
         self.chores = Chores(home, say)
 
     def run(self) -> int:
@@ -160,6 +162,7 @@ class Supervisor:
             # One that came last: whoever asked it to end does not want it to start again.
             self._take_signals()
             self.wal.close()
+            clear_spent(self.spent, self.last_start + IDLE_MS, self.last_start)
             self.state.db.close()
             self.instance.close()
         return 0
@@ -226,6 +229,9 @@ class Supervisor:
             self.state.notices.committed(written.tell)
         self.state.notices.begin(self.base_env, self.state.settings, mono)
         self._tend_wal(mono)
+        spent_at = clear_spent(self.spent, mono, self.last_start)
+        if spent_at is not None:
+            self.sleep_until = min(self.sleep_until, spent_at)
         self._plan_sleep(mono)
         self._do_chores(mono)
         return self._may_end(written is not None and written.idle)
@@ -398,7 +404,7 @@ class Supervisor:
             state.agents.pop(agent.token, None)
             self.wakeups.unwatch(agent.token)
             outputs.tidy(agent, state.settings)
-            forget(agent, self.home)
+            forget(agent, self.home, self.spent)
         for agent in written.started:
             agent.running = True
         for agent, reason in written.kill:
@@ -449,6 +455,7 @@ class Supervisor:
             return
         state.agents[outcome.token] = outcome
         state.ramp_started += 1
+        self.last_start = mono_ms()
         lease_part = mono_ms() + outcome.lease_ms // RENEWALS_PER_LEASE
         self.renew_at = min(self.renew_at, lease_part) if len(state.agents) > 1 else lease_part
         first_look = mono_ms() + FIRST_TREES_MS

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import shutil
+import sys
+from pathlib import Path
 
 import pytest
 
-from benchmarks import admission, dispatch, enqueue, measure, throughput
+from benchmarks import __main__ as bench
+from benchmarks import (
+    admission,
+    batch,
+    contention,
+    depth,
+    dispatch,
+    idle,
+    measure,
+    prune,
+    startup,
+    throughput,
+)
 from benchmarks.measure import Row
 
 
@@ -28,12 +42,62 @@ def test_a_table_is_aligned_and_says_what_was_missed() -> None:
     assert [line.endswith("MISSED") for line in lines] == [False, False, False, True]
 
 
-def test_enqueue_is_measured_against_a_bare_script(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enqueue, "ROUNDS", 2)
-    rows = enqueue.run()
-    assert [row.value.endswith(" ms") for row in rows] == [True, True, True]
-    assert rows[-1].target
-    assert rows[-1].good is not None
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And no neighbour from PyPI: they cost seconds."""
+    monkeypatch.setattr(measure, "quick", True)
+    monkeypatch.setattr(measure, "PEERS", tmp_path)
+
+
+def test_a_missing_neighbour_is_named_and_changes_no_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["--quick", "nonsense"]) == 2
+    assert "startup" in capsys.readouterr().err
+    assert "spoolctl missing" in bench.machine()
+
+
+def test_results_are_a_table_anyone_can_read() -> None:
+    text = measure.markdown("title", [Row("what", "1 ms", "0 to 2", "2 x", "<= 1 x", False)])
+    assert text.splitlines()[-1] == "| what | 1 ms | 0 to 2 | 2 x | <= 1 x | **missed** |"
+
+
+def test_calls_are_measured_against_a_bare_script() -> None:
+    rows = {row.what: row for row in startup.run()}
+    for name in ("clawq enqueue -- true", "clawq beat", "clawq effect begin KEY", "clawq status --json"):
+        assert rows[name].value.endswith(" ms"), name
+        assert rows[name].good is not None
+    assert rows["spoolctl"].value == measure.MISSING
+
+
+def test_a_batch_is_measured_against_a_bare_loop() -> None:
+    rows = {row.what: row for row in batch.run()}
+    assert rows["clawq enqueue --batch, one command, a payload"].good is not None
+    assert rows["huey on SQLite"].value == measure.MISSING
+
+
+def test_depth_compares_few_with_many() -> None:
+    rows = {row.what: row for row in depth.run()}
+    assert rows["clawq enqueue, 300 queued"].ratio.endswith(" x")
+    assert rows["clawq why ID, 300 queued"].good is not None
+
+
+def test_pruning_says_who_waited_longest() -> None:
+    rows = {row.what: row for row in prune.run()}
+    assert rows["... the longest"].value.endswith(" ms")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it reads /proc")
+def test_a_supervisor_at_rest_and_with_agents_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle, "AGENTS", 2)
+    rows = {row.what: row for row in idle.run()}
+    assert rows["idle: memory"].good is not None
+    assert rows["2 agents: CPU"].value.endswith(" %")
+
+
+def test_everybody_is_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = contention.run()
+    assert rows[0].value == measure.MISSING
+    assert [row.ratio for row in rows if row.what.startswith("clawq enqueue: each")] == ["0 failed"]
+    assert rows[-1].good is True
 
 
 def test_dispatch_is_measured_with_a_live_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:

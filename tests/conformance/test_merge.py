@@ -277,7 +277,7 @@ def test_whatever_happened_since_nothing_ended_runs_again(
 
 # ---------------------------------------------------------------- every table and column there is
 
-MADE_ANEW = ("meta", "states", "transitions", "tally", "lanes", "bulk")
+MADE_ANEW = ("meta", "states", "transitions", "tally", "lanes", "bulk", "spent")
 """Written by the program, or counted from the jobs; `meta` is queue, life and numbers, each by a rule.
 `bulk` is empty outside of a transaction."""
 BY_A_RULE = ("jobs", "effects", "dedupe", "pauses", "config")

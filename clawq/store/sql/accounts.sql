@@ -11,8 +11,10 @@ SELECT resource, until, passed_at FROM cooldowns ORDER BY resource;
 
 -- name: used
 -- What a budget's window holds, of everybody or of one tenant.
-SELECT coalesce(sum(amount), 0) AS used FROM spends INDEXED BY spends_window
-WHERE budget = :budget AND at > :after AND (:tenant IS NULL OR tenant = :tenant);
+SELECT (SELECT coalesce(sum(amount), 0) FROM spent
+        WHERE budget = :budget AND (:tenant IS NULL OR tenant = :tenant))
+    - (SELECT coalesce(sum(amount), 0) FROM spends INDEXED BY spends_window
+       WHERE budget = :budget AND at <= :after AND (:tenant IS NULL OR tenant = :tenant)) AS used;
 
 -- name: leaves
 -- The entry with which, leaving the window, so much has left it.

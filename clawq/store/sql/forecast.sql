@@ -32,5 +32,9 @@ SELECT resource, until, step_ms, probe_token, passed_at, released FROM cooldowns
 
 -- name: spent
 -- What a budget's window holds now: all, and one tenant's.
-SELECT coalesce(sum(amount), 0), coalesce(sum(amount) FILTER (WHERE tenant = :tenant), 0)
-FROM spends INDEXED BY spends_window WHERE budget = :budget AND at > :after;
+WITH past AS MATERIALIZED (
+    SELECT coalesce(sum(amount), 0) AS amount, coalesce(sum(amount) FILTER (WHERE tenant = :tenant), 0) AS own
+    FROM spends INDEXED BY spends_window WHERE budget = :budget AND at <= :after)
+SELECT coalesce(sum(s.amount), 0) - (SELECT amount FROM past),
+    coalesce(sum(s.amount) FILTER (WHERE s.tenant = :tenant), 0) - (SELECT own FROM past)
+FROM spent s WHERE s.budget = :budget;

@@ -2,9 +2,14 @@
 -- would have refused.
 
 -- name: window
--- What a budget's window holds now, by tenant, and when its oldest entry leaves.
-SELECT tenant, sum(amount), min(at) FROM spends INDEXED BY spends_window
-WHERE budget = :budget AND at > :after GROUP BY tenant;
+-- What a budget's window holds now, by tenant, and when its oldest entry leaves: the running sums without what is
+-- past its window and not yet deleted, which is little.
+WITH past AS MATERIALIZED (
+    SELECT tenant, sum(amount) AS amount, count(*) AS n FROM spends INDEXED BY spends_window
+    WHERE budget = :budget AND at <= :after GROUP BY tenant)
+SELECT s.tenant, s.amount - coalesce(p.amount, 0),
+    (SELECT min(at) FROM spends INDEXED BY spends_window WHERE budget = :budget AND at > :after)
+FROM spent s LEFT JOIN past p ON p.tenant = s.tenant WHERE s.budget = :budget AND s.n > coalesce(p.n, 0);
 
 -- name: reserve
 -- At the start, in the claim's transaction; a retry pays like a first attempt.
