@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawq.rules import admission
+from clawq.rules import admission, fairness
 from clawq.rules.admission import Park, Start, Wait, decide, is_short_of_slots, resets_ageing
 from clawq.rules.facts import Head, Host, Lane, Limits, Resource, Running
 
@@ -223,3 +223,31 @@ def test_what_a_reason_means_for_the_wait(reason: str) -> None:
     """Only the ends of others clear a lack of slots; where nobody could start the wait does not count."""
     assert is_short_of_slots(reason) == (reason in SLOTS)
     assert resets_ageing(reason) == (reason in NOBODY_COULD)
+
+
+def test_a_job_beyond_its_workflows_limit_is_parked_and_the_next_is_asked() -> None:
+    jobs = [head(1, root_id=9), head(2, root_id=9), head(3, root_id=9, exclusive="x"), head(4)]
+    limits = LIMITS._replace(max_running_per_workflow=1)
+    assert one_pass(jobs, limits=limits) == [
+        Start(jobs[0]),
+        Park(jobs[1], "workflow_limit"),
+        Park(jobs[2], "workflow_limit", passes_on=True),
+        Start(jobs[3]),
+    ]
+    taken = [Running(8, 2, "t", "k", "", exclusive="x"), Running(9, 2, "t", "k", "")]
+    assert one_pass(jobs[2:3], taken, limits=limits) == [Park(jobs[2], "exclusive:x")]
+
+
+def test_the_rise_through_the_bands_at_its_edges() -> None:
+    assert [fairness.effective_band(now, 3, 100, 10) for now in (50, 109, 110, 119, 120, 130, 999)] == [
+        3,
+        3,
+        2,
+        2,
+        1,
+        0,
+        0,
+    ]
+    assert fairness.effective_band(999, 3, 0, 0) == 3
+    assert [fairness.has_risen(now, 100, 10) for now in (50, 109, 110)] == [False, False, True]
+    assert not fairness.has_risen(999, 0, 0)

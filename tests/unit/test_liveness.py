@@ -54,3 +54,26 @@ def test_next_check_is_the_first_moment_that_overdue_changes() -> None:
     at = next_check(**clocks)
     assert overdue(at - 1, **clocks) is None
     assert overdue(at, **clocks) == "deadline"
+
+
+@pytest.mark.parametrize(
+    ("lease", "timeout", "deadline", "at"),
+    [
+        (50, 0, None, 60),
+        (50, 20, None, 20),
+        (50, 90, None, 60),
+        (50, 20, 15, 15),
+        (50, 20, 30, 20),
+        (50, 0, 30, 30),
+    ],
+)
+def test_the_first_of_lease_timeout_and_deadline_is_looked_at(
+    lease: int, timeout: int, deadline: int | None, at: int
+) -> None:
+    assert next_check(0, 10, lease, timeout, deadline) == at
+
+
+def test_an_exit_code_is_believed_where_the_database_knows_that_the_agent_ran() -> None:
+    known = Evidence(locked=False, ran=False, exit_code=3, same_boot=True, known_running=True)
+    assert judge(known) == "ended"
+    assert judge(known._replace(same_boot=False)) == "ended"

@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from clawq import states as job
 from clawq.rules import classify
-from clawq.rules.retry import REST_FIRST_MS, REST_MOST_MS, Policy, Rest, after, backoff, rest
+from clawq.rules.retry import (
+    IN_A_ROW_MS,
+    REST_FIRST_MS,
+    REST_MOST_MS,
+    Policy,
+    Rest,
+    after,
+    after_probe,
+    backoff,
+    rest,
+)
 
 POLICY = Policy(
     max_attempts=3,
@@ -185,3 +195,97 @@ def test_a_rest_is_at_least_thirty_seconds_and_at_most_six_hours(
     assert found.until - now <= REST_MOST_MS
     if not resting:
         assert found.until - now >= max(REST_FIRST_MS, min(asked or 0, REST_MOST_MS))
+
+
+# ---------------------------------------------------------------- each rule by itself, at its edge
+
+
+def test_an_open_effect_counts_more_than_any_end() -> None:
+    for code in (0, 1, 2):
+        end = classify.by_exit_code(code)
+        assert after(end, 1, POLICY, True, 0, 1.0, effects_open=True) == (job.UNKNOWN, "effect_open", None)
+
+
+def test_an_attempt_that_was_ended_for_a_cancel_is_cancelled_though_the_request_is_gone() -> None:
+    assert after(classify.by_kill("cancelled", 143), 1, POLICY, False, 0, 1.0).state == job.CANCELLED
+
+
+def test_one_that_never_ran_costs_nothing_even_when_the_job_is_too_old() -> None:
+    policy = POLICY._replace(deadline_at=10, max_age_ms=0, on_lost="unknown")
+    assert after(classify.NEVER_STARTED, 99, policy, False, 10, 1.0) == (job.QUEUED, "never_started", None)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "attempts", "reason"),
+    [
+        (1_000, 3, "deadline"),  # it has passed: whether attempts are left is no matter
+        (1_001, 3, "max_attempts"),
+        (1_001, 1, "deadline"),  # it passes before the retry
+        (31_000, 1, "deadline"),
+        (31_001, 1, "transient"),
+    ],
+)
+def test_no_retry_starts_at_the_deadline_or_later(deadline: int, attempts: int, reason: str) -> None:
+    decision = after(FAILED, attempts, POLICY._replace(deadline_at=deadline), False, 1_000, 1.0)
+    assert decision.reason == reason
+
+
+@pytest.mark.parametrize(("oldest", "reason"), [(31_000, "transient"), (30_999, "max_age")])
+def test_a_retry_may_start_at_the_last_moment_of_its_age(oldest: int, reason: str) -> None:
+    policy = POLICY._replace(max_age_ms=oldest)
+    assert after(FAILED, 1, policy, False, 1_000, 1.0).reason == reason
+
+
+def test_a_charged_failure_is_scheduled_though_it_waits_for_nothing() -> None:
+    decision = after(FAILED, 1, POLICY._replace(backoff_ms=0), False, 1_000, 1.0)
+    assert decision == (job.SCHEDULED, "transient", 1_000)
+
+
+def test_the_cap_of_a_backoff_is_reached_before_it_is_spread() -> None:
+    assert backoff(1, 1_000, 1_000, 1.0) == 1_000
+    assert backoff(1, 1_001, 1_000, 1.0) == 900
+    assert backoff(0, 1_000, 9_000, 1.0) == 1_000
+
+
+def test_what_a_probe_denies_is_tried_again_though_the_agent_said_it_had_succeeded() -> None:
+    policy = POLICY._replace(on_lost="unknown")
+    for end in (classify.by_exit_code(0), classify.LOST):
+        assert after_probe(end, 1, policy, False, 1_000, 1.0).state == job.SCHEDULED
+        assert after_probe(end, 3, policy, False, 1_000, 1.0) == (job.DEAD, "max_attempts", None)
+
+
+LAST = Rest(2, 0, 60_000)
+LONG = Rest(9, 0, REST_MOST_MS)
+LATEST = 2 * REST_MOST_MS  # as long after it as it was itself
+
+
+@pytest.mark.parametrize(
+    ("last", "resting", "asked", "now", "then"),
+    [
+        (None, False, None, 5, Rest(1, 5, 5 + REST_FIRST_MS)),
+        (None, False, 90_000, 5, Rest(1, 5, 90_005)),
+        (None, False, REST_MOST_MS + 1, 5, Rest(1, 5, 5 + REST_MOST_MS)),
+        (None, True, None, 5, Rest(1, 5, 5 + REST_FIRST_MS)),
+        # Met while it rests: counted once, the longer wait stands.
+        (LAST, True, None, 50_000, LAST),
+        (LAST, True, 5_000, 50_000, LAST),
+        (LAST, True, 20_000, 50_000, LAST._replace(until=70_000)),
+        (LAST, True, REST_MOST_MS + 9, 50_000, LAST._replace(until=50_000 + REST_MOST_MS)),
+        # The next in a row is twice as long, and at most six hours.
+        (LAST, False, None, 60_000 + IN_A_ROW_MS, Rest(3, 660_000, 660_000 + 4 * REST_FIRST_MS)),
+        (LAST, False, None, 60_001 + IN_A_ROW_MS, Rest(1, 660_001, 660_001 + REST_FIRST_MS)),
+        (
+            LONG,
+            False,
+            None,
+            2 * REST_MOST_MS,
+            Rest(10, 2 * REST_MOST_MS, 2 * REST_MOST_MS + 512 * REST_FIRST_MS),
+        ),
+        (LONG, False, None, 2 * REST_MOST_MS + 1, Rest(1, 2 * REST_MOST_MS + 1, 2 * REST_MOST_MS + 30_001)),
+        (Rest(99, 0, 0), False, None, 0, Rest(100, 0, REST_MOST_MS)),
+    ],
+)
+def test_how_long_a_provider_rests(
+    last: Rest | None, resting: bool, asked: int | None, now: int, then: Rest
+) -> None:
+    assert rest(last, resting, asked, now) == then
