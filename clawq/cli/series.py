@@ -117,6 +117,13 @@ ALL = (
     Series("clawq_became_unknown", COUNTER, "Jobs whose outcome nobody could tell.", ("kind", "reason")),
     Series("clawq_wait_seconds", HISTOGRAM, "From queued to running, of each attempt.", ("kind",), "seconds"),
     Series("clawq_run_seconds", HISTOGRAM, "From running to the outcome.", ("kind",), "seconds"),
+    Series(
+        "clawq_first_output_seconds",
+        HISTOGRAM,
+        "From queued to the first output, of attempts that wrote any; seen once a second.",
+        ("kind",),
+        "seconds",
+    ),
     Series("clawq_host_processes", GAUGE, "What the process gate compares: processes, or tasks on Linux."),
     Series("clawq_host_processes_limit", GAUGE, "Where that gate closes."),
     Series("clawq_host_memory_available_bytes", GAUGE, "Available memory.", (), "bytes"),
@@ -140,7 +147,11 @@ _COUNTERS = {
     "failed": ("clawq_resource_failures", True),
 }
 """What is counted -> the series, and whether the word is of its labels."""
-_DURATIONS = {"waited": "clawq_wait_seconds", "worked": "clawq_run_seconds"}
+_DURATIONS = {
+    "waited": "clawq_wait_seconds",
+    "worked": "clawq_run_seconds",
+    "spoke": "clawq_first_output_seconds",
+}
 
 
 class Samples:

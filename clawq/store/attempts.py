@@ -198,6 +198,7 @@ def finish(
     retry_by: int | None = None,
     result: str | None = None,
     note: str | None = None,
+    spoke_at: int | None = None,
 ) -> bool:
     """Accept an attempt's end; False when the token is no longer the job's: only the attempt was closed.
 
@@ -216,6 +217,7 @@ def finish(
         "run_after": decision.run_after,
         "retry_by": retry_by,
         "result": result,
+        "spoke_at": spoke_at,
         "noted_error": "; ".join(text for text in (end.error, note) if text) or None,
         "job_id": job_id,
         "token": token,

@@ -18,6 +18,7 @@ retried        the job's kind         error class
 workflow       its first job's kind   state
 waited         the job's kind         most ms of its bucket, 0: the longest       ms, queued to running
 worked         the job's kind         most ms of its bucket, 0: the longest       ms, running to outcome
+spoke          the job's kind         most ms of its bucket, 0: the longest       ms, queued to first output
 deferred       the job's kind         reason
 used           a resource                                                         ms that its slots were held
 failed         a resource             error class of the attempt that held it
@@ -169,7 +170,8 @@ def _count(db: apsw.Connection, after: int, to: int) -> Counts:
             total[key] += amount
 
     for row in db.execute(SQL["uncounted"], {"after": after, "to": to}):
-        kind, needs, was, state, reason, hour, tries, child, late, ended, most, count, ms, held_ms = row
+        kind, needs, was, state, reason, hour, tries, child, late, ended, most, spoke_most, *sums = row
+        count, ms, held_ms, spoke_ms = sums
         how = f"{state} {reason or ''}".strip()
         if was == "new":
             add(hour, "accepted", kind, state, count)
@@ -195,6 +197,8 @@ def _count(db: apsw.Connection, after: int, to: int) -> Counts:
             add(hour, "attempt", kind, outcome, count)
             if most is not None:
                 add(hour, "worked", kind, str(most), count, ms)
+            if spoke_most is not None:
+                add(hour, "spoke", kind, str(spoke_most), count, spoke_ms)
             if state in (job.QUEUED, job.SCHEDULED):
                 add(hour, "retried", kind, error_class or outcome, count)
             for name in split(needs):

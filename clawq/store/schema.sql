@@ -160,6 +160,7 @@ CREATE TABLE attempts (
                                                        -- retry_after_ms and error
     peak_mb      INTEGER,
     peak_procs   INTEGER,
+    spoke_at     INTEGER,                              -- its first output, to a second, as far as it was seen
     worked_at    INTEGER,                              -- when its tree was last seen to use CPU time
     log          TEXT    NOT NULL,
     waiting_since INTEGER,                             -- in `clawq wait` since then ...

@@ -67,6 +67,8 @@ class Agent:
     """How it has outgrown these."""
     log_bytes: int = 0
     log_looked: int | None = None
+    spoke_at: int | None = None
+    """When it first wrote, epoch ms; None too when it had begun before we looked."""
     """How long its log was at the last look, and when that was."""
     classify: str = "none"
     """Who reads its output at the end, and what is looked for in it besides."""
@@ -78,6 +80,16 @@ class Agent:
         """Take over from its kind what is not frozen in the attempt's row."""
         self.max_procs, self.max_mb = kind.max_procs, kind.max_mb
         self.classify, self.errors = kind.classify, kind.errors
+
+    def log_size(self) -> int:
+        """Bytes. Seen to be no longer empty, it was written to since the last look."""
+        try:
+            seen = os.stat(self.log)
+        except OSError:
+            return 0
+        if seen.st_size and self.spoke_at is None and self.owned:
+            self.spoke_at = seen.st_mtime_ns // 1_000_000
+        return seen.st_size
 
     def attempt_path(self, home: Home) -> str:
         return attempt_file.path_of(home.run, self.token)

@@ -27,6 +27,8 @@ class Found(NamedTuple):
     """JSON, from the agent's result file."""
     note: str | None = None
     """What was wrong with that file."""
+    spoke_at: int | None = None
+    """Its first output, epoch ms."""
 
 
 def gather(agent: Agent, home: Home, wall: int) -> Found:
@@ -51,7 +53,9 @@ def gather(agent: Agent, home: Home, wall: int) -> Found:
     # Of what succeeded nobody asks for the last lines, and nearly all do.
     silent = reading.exit_code == 0 and agent.kill_reason is None
     tail = "" if silent else output.last_lines(agent.log)
-    return Found(evidence._replace(last_lines=tail), tail, result.text, note)
+    if agent.spoke_at is None:
+        agent.log_size()  # it may have ended before anybody looked
+    return Found(evidence._replace(last_lines=tail), tail, result.text, note, agent.spoke_at)
 
 
 def _own_end_first(agent: Agent) -> bool:

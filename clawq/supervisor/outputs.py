@@ -66,7 +66,7 @@ def _look_at_disk(
 
 def _rate(agent: Agent, mono: int) -> float:
     """Bytes per ms since the last look, at the first one since its start."""
-    size, before = _size(agent.log), agent.log_bytes
+    size, before = agent.log_size(), agent.log_bytes
     looked = agent.started if agent.log_looked is None else agent.log_looked
     agent.log_bytes, agent.log_looked = size, mono
     return max(0, size - before) / max(1, mono - looked)

@@ -73,6 +73,7 @@ def settle(
         retry_by=policy.retry_by if end.ran else None,
         result=found.result,
         note=found.note,
+        spoke_at=found.spoke_at,
     )
     if not accepted:
         return None

@@ -35,7 +35,7 @@ def test_a_queue_that_never_was_has_metrics_and_is_not_made(fleet: Fleet) -> Non
 def test_what_happened_is_counted_and_stays_counted(fleet: Fleet) -> None:
     fleet.configure(
         '[budgets.tokens]\nlimit = 100\nper = "1m"\n'
-        '[kinds.qa]\ncommand = ["sh", "-c", "clawq spend tokens 7"]\nneeds = ["browser"]\n'
+        '[kinds.qa]\ncommand = ["sh", "-c", "echo; clawq spend tokens 7"]\nneeds = ["browser"]\n'
         "[limits]\nmax_queued = 6\n"
         "[kinds.poor]\ncommand = ['false']\nmax_attempts = 2\nbackoff = '0s'\nneeds = ['shell']\n"
     )
@@ -63,6 +63,9 @@ def test_what_happened_is_counted_and_stays_counted(fleet: Fleet) -> None:
     assert before["clawq_resource_busy_seconds_total", "browser"] > 0
     assert before["clawq_spent_total", "tokens", "qa"] == 35
     assert before["clawq_wait_seconds_count", "qa"] == before["clawq_run_seconds_count", "qa"] == 5
+    assert before["clawq_first_output_seconds_count", "qa"] == 5
+    assert ("clawq_first_output_seconds_count", "poor") not in before
+    assert before["clawq_first_output_seconds_sum", "qa"] >= before["clawq_wait_seconds_sum", "qa"] - 1
     fleet.clawq("prune", "--older-than", "0s")
     after = figures(fleet)
     counted = {key for key in before if key[0].endswith(("_total", "_count", "_sum", "_bucket"))}

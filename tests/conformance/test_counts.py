@@ -80,6 +80,22 @@ def test_a_failure_is_told_of_its_resource_and_by_its_class(db: apsw.Connection)
     assert found["worked", "qa", "100"] == (2, 20)
 
 
+def test_the_first_output_is_told_when_its_attempt_has_ended(db: apsw.Connection) -> None:
+    for delay, spoke_at in ((0, NOW + 700), (1, None)):
+        job_id = put(db, NOW + delay)
+        moves = [
+            ("starting", 500),
+            ("running", 600),
+            ("waiting", 650),
+            ("running", 900),
+            ("succeeded", 5_000),
+        ]
+        live(db, job_id, [(state, NOW + delay + ms) for state, ms in moves])
+        db.execute("UPDATE attempts SET spoke_at = ? WHERE job_id = ?", (spoke_at, job_id))
+    assert told(db)["spoke", "default", "1000"] == (1, 700)
+    assert told(db)["worked", "default", "5000"] == (2, 8_800)
+
+
 def test_an_agent_that_waits_for_others_holds_no_slots_meanwhile(db: apsw.Connection) -> None:
     job_id = put(db, NOW, needs="browser")
     moves = [("starting", 0), ("running", 1), ("waiting", 11), ("running", 500), ("succeeded", 501)]
@@ -116,7 +132,7 @@ def test_durations_fall_into_buckets(db: apsw.Connection, ms: int, bucket: str) 
 def test_the_query_has_the_buckets_that_the_module_names() -> None:
     sql = counts.SQL["uncounted"]
     assert [f"<= {most} THEN {most}" in sql for most in counts.BOUNDS_MS] == [True] * len(counts.BOUNDS_MS)
-    assert sql.count("WHEN ms <=") == len(counts.BOUNDS_MS)
+    assert sql.count(" ms <=") == sql.count(" spoke_ms <=") == len(counts.BOUNDS_MS)
 
 
 def test_a_clock_that_was_set_back_makes_no_negative_time(db: apsw.Connection) -> None:

@@ -84,7 +84,8 @@ WHERE id = :job_id AND token = :token RETURNING id;
 -- Beside the finish, in the same transaction.
 UPDATE attempts SET ended_at = :now, outcome = :outcome, exit_code = :exit_code, signal = :signal,
     error_class = :error_class, error = :noted_error, output_tail = :output_tail, charged = :charged,
-    reason = :end_reason, resource = :resource, peak_procs = :peak_procs, peak_mb = :peak_mb
+    reason = :end_reason, resource = :resource, peak_procs = :peak_procs, peak_mb = :peak_mb,
+    spoke_at = :spoke_at
 WHERE token = :token AND ended_at IS NULL;
 
 -- name: retries_not_after

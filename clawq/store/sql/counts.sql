@@ -20,15 +20,9 @@ FROM json_each(:ids) AS each;
 
 -- name: uncounted
 -- Moves that are not counted yet, alike ones together. `ms` of a start is how long the job was queued before, of an
--- end how long it ran; `held_ms` is how long its slots were taken until this move; `ended` is the attempt's outcome
--- and error class.
-SELECT kind, needs, from_state, to_state, reason, hour, tries, child, late, ended,
-    CASE WHEN ms IS NULL THEN NULL WHEN ms <= 100 THEN 100 WHEN ms <= 500 THEN 500 WHEN ms <= 1000 THEN 1000
-         WHEN ms <= 5000 THEN 5000 WHEN ms <= 15000 THEN 15000 WHEN ms <= 60000 THEN 60000
-         WHEN ms <= 300000 THEN 300000 WHEN ms <= 900000 THEN 900000 WHEN ms <= 3600000 THEN 3600000
-         WHEN ms <= 14400000 THEN 14400000 WHEN ms <= 86400000 THEN 86400000 ELSE 0 END AS most_ms,
-    count(*) AS n, coalesce(sum(ms), 0) AS ms, coalesce(sum(held_ms), 0) AS held_ms
-FROM (
+-- end how long it ran; `spoke_ms` is from queued to the first output, `held_ms` how long its slots were taken until
+-- this move, `ended` the attempt's outcome and error class. Materialized, or each WHEN would look again.
+WITH moves AS MATERIALIZED (
     SELECT j.kind, j.needs, e.from_state, e.to_state, e.reason, e.at / 3600000 AS hour,
         j.tries > 0 AS tries, j.parent_id IS NOT NULL AS child,
         e.to_state = 'starting' AND j.tries > 1 AND coalesce(j.deadline_at <= e.at, 0) AS late,
@@ -46,9 +40,27 @@ FROM (
         CASE WHEN e.from_state IN ('starting', 'running', 'waiting')
                   AND e.to_state NOT IN ('starting', 'running', 'waiting') THEN (
             SELECT a.outcome || ' ' || coalesce(a.error_class, '') FROM attempts a
-            WHERE a.job_id = e.job_id AND a.ended_at = e.at LIMIT 1) END AS ended
+            WHERE a.job_id = e.job_id AND a.ended_at = e.at LIMIT 1) END AS ended,
+        CASE WHEN e.from_state IN ('starting', 'running', 'waiting')
+                  AND e.to_state NOT IN ('starting', 'running', 'waiting') THEN max(0, (
+            SELECT a.spoke_at - (SELECT p.at FROM events p INDEXED BY events_job WHERE p.job_id = e.job_id
+                                 AND p.id < e.id AND p.to_state = 'queued' ORDER BY p.id DESC LIMIT 1)
+            FROM attempts a WHERE a.job_id = e.job_id AND a.ended_at = e.at LIMIT 1)) END AS spoke_ms
     FROM events e CROSS JOIN jobs j ON j.id = e.job_id WHERE e.id > :after AND e.id <= :to
-) GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11;
+)
+SELECT kind, needs, from_state, to_state, reason, hour, tries, child, late, ended,
+    CASE WHEN ms IS NULL THEN NULL WHEN ms <= 100 THEN 100 WHEN ms <= 500 THEN 500 WHEN ms <= 1000 THEN 1000
+         WHEN ms <= 5000 THEN 5000 WHEN ms <= 15000 THEN 15000 WHEN ms <= 60000 THEN 60000
+         WHEN ms <= 300000 THEN 300000 WHEN ms <= 900000 THEN 900000 WHEN ms <= 3600000 THEN 3600000
+         WHEN ms <= 14400000 THEN 14400000 WHEN ms <= 86400000 THEN 86400000 ELSE 0 END AS most_ms,
+    CASE WHEN spoke_ms IS NULL THEN NULL WHEN spoke_ms <= 100 THEN 100 WHEN spoke_ms <= 500 THEN 500
+         WHEN spoke_ms <= 1000 THEN 1000
+         WHEN spoke_ms <= 5000 THEN 5000 WHEN spoke_ms <= 15000 THEN 15000 WHEN spoke_ms <= 60000 THEN 60000
+         WHEN spoke_ms <= 300000 THEN 300000 WHEN spoke_ms <= 900000 THEN 900000 WHEN spoke_ms <= 3600000 THEN 3600000
+         WHEN spoke_ms <= 14400000 THEN 14400000 WHEN spoke_ms <= 86400000 THEN 86400000 ELSE 0 END AS most_spoke_ms,
+    count(*) AS n, coalesce(sum(ms), 0) AS ms, coalesce(sum(held_ms), 0) AS held_ms,
+    coalesce(sum(spoke_ms), 0) AS spoke_ms
+FROM moves GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12;
 
 -- name: add
 -- Twice each: for its hour, and under hour 0 for ever.
