@@ -251,3 +251,33 @@ def test_the_rise_through_the_bands_at_its_edges() -> None:
     assert fairness.effective_band(999, 3, 0, 0) == 3
     assert [fairness.has_risen(now, 100, 10) for now in (50, 109, 110)] == [False, False, True]
     assert not fairness.has_risen(999, 0, 0)
+
+
+@pytest.mark.parametrize(("root", "parked"), [(9, True), (10, False), (None, False)])
+def test_children_and_their_root_count_in_one_workflow(root: int | None, parked: bool) -> None:
+    limits = LIMITS._replace(max_running_per_workflow=1)
+    child = Running(8, 2, "t", "k", "", root_id=9)
+    (decision,) = one_pass([head(1, root_id=root)], [child], limits=limits)
+    assert isinstance(decision, Park) == parked
+    (decision,) = one_pass([head(9)], [child], limits=limits)  # the root itself, run again
+    assert isinstance(decision, Park)
+
+
+@pytest.mark.parametrize(
+    ("limits", "host", "reason", "starts"),
+    [
+        (LIMITS._replace(max_running=0), CALM, "max_running", True),
+        (LIMITS._replace(paused=frozenset({("all", "")})), CALM, "paused", False),
+        (LIMITS, CALM._replace(spawn_closed_until=1_001), "spawn_failed", False),
+        (LIMITS, CALM._replace(user_procs=550), "uid_procs", True),
+    ],
+)
+def test_observing_passes_limits_but_neither_a_persons_word_nor_a_machine_that_cannot_fork(
+    limits: Limits, host: Host, reason: str, starts: bool
+) -> None:
+    (decision,) = one_pass([head(1)], host=host, limits=limits._replace(observing=True))
+    if starts:
+        assert decision == Start(head(1), reason)
+    else:
+        assert isinstance(decision, Wait)
+        assert decision.reason == reason
