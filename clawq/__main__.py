@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 HOT = {"enqueue": "enqueue", "add": "enqueue"}
-HOT |= {name: name for name in ("throttle", "spend", "fail", "beat", "effect")}
+HOT |= {name: name for name in ("throttle", "spend", "fail", "beat", "effect", "wait", "ask")}
 """Verb -> its module in clawq.cli."""
 BUG = 70
 INTERRUPTED = 130

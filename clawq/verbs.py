@@ -133,14 +133,54 @@ run again before a person or the kind's probe has said what happened.""",
         ("fail", "It did not happen; the key is free again."),
     ),
 )
-VERBS = {verb.name: verb for verb in (THROTTLE, SPEND, FAIL, BEAT, EFFECT)}
+WAIT = Verb(
+    "wait",
+    ("[ID...]",),
+    "Wait until jobs have ended.",
+    """Wait until jobs have ended or are unknown. Inside a job without an ID: for the children that it has
+enqueued, questions excepted, and only for jobs below it. Meanwhile the job is `waiting`: it gives its slots
+back, except of resources with keep = true, its timeout stands still, and it goes on once it has its slots
+again. Wait once for all of them, not once in each of several threads.""",
+    (
+        Option("--timeout", "DURATION", "Give up after this long: 90s, 10m, 2h, 1d."),
+        Option("--json", "", "Answer with one JSON array: how each job ended, and its result."),
+    ),
+    (
+        ("0", "all succeeded"),
+        ("1", "not all did, or there is no such job"),
+        ANYWHERE[1],
+        ("65", "inside a job: it is not below this one, or needs what this one keeps meanwhile"),
+        ANYWHERE[2],
+        ("75", "the time was over"),
+        ANYWHERE[3],
+    ),
+)
+ASK = Verb(
+    "ask",
+    ("TEXT",),
+    "Ask a person, and wait for the answer.",
+    """Inside a job: put a question to a person, who answers with `clawq approve` or `clawq deny`, and wait
+for that as `clawq wait` does, with the slots given back. It stands in `clawq list --state held`, and is
+withdrawn when the job's attempt ends; a retry asks again.""",
+    (Option("--timeout", "DURATION", "Give up after this long: 90s, 10m, 2h, 1d."), JSON),
+    (
+        ("0", "approved"),
+        ("1", "denied, or too late to be asked"),
+        ANYWHERE[1],
+        ANYWHERE[2],
+        ("75", "nobody has answered in time, or as many jobs are held as may be"),
+        ANYWHERE[3],
+        ANYWHERE[4],
+    ),
+)
+VERBS = {verb.name: verb for verb in (THROTTLE, SPEND, FAIL, BEAT, EFFECT, WAIT, ASK)}
 
 
 def parse(verb: Verb, argv: "Sequence[str]") -> "tuple[list[str], dict[str, object]]":
     """(operands, {key: text or True}) of a command line. Raises UsageError."""
     given, words, after = options.split(argv, verb.by_flag, verb.name)
     words += after or []
-    if len(words) != len(verb.operands):
+    if len(words) != len(verb.operands) and "[ID...]" not in verb.operands:
         missing = verb.operands[len(words) :]
         what = f"{missing[0]} is missing" if missing else f"unexpected {words[len(verb.operands)]!r:.80}"
         raise UsageError(what, f"{verb.usage}; `clawq {verb.name} --help` tells more")

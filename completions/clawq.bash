@@ -111,6 +111,7 @@ _clawq() {
         "effect begin --scope") COMPREPLY=( $(compgen -W "job tenant" -- "$cur") ); return ;;
         "effect done --scope") COMPREPLY=( $(compgen -W "job tenant" -- "$cur") ); return ;;
         "effect fail --scope") COMPREPLY=( $(compgen -W "job tenant" -- "$cur") ); return ;;
+        "ask --timeout") return ;;
         "service install --user") return ;;
         "service show --for") COMPREPLY=( $(compgen -W "launchd systemd" -- "$cur") ); return ;;
         "service show --user") return ;;
@@ -118,7 +119,7 @@ _clawq() {
         "crontab -f") IFS=$'\n'; compopt -o filenames 2>/dev/null; COMPREPLY=( $(compgen -f -- "$cur") ); return ;;
     esac
     case "$verb" in
-        "") words="enqueue add run stop status list show why logs wait dead unknown events doctor history metrics retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect mcp config service crontab backup restore --version -h --help" ;;
+        "") words="enqueue add run stop status list show why logs wait dead unknown events doctor history metrics retry cancel approve deny edit reconcile pause resume prune throttle spend fail beat effect ask mcp config service crontab backup restore --version -h --help" ;;
         "enqueue") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --parent --on-parent-end --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "add") words="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --parent --on-parent-end --cwd --env --wait --dry-run --batch --json --print-id -h --help" ;;
         "run") words="--until-idle --observe --standby -h --help" ;;
@@ -152,6 +153,7 @@ _clawq() {
         "effect begin") words="--scope --json -h --help" ;;
         "effect done") words="--scope --json -h --help" ;;
         "effect fail") words="--scope --json -h --help" ;;
+        "ask") words="--timeout --json -h --help" ;;
         "mcp") words="-h --help" ;;
         "config") words="init check show path -h --help" ;;
         "config init") words="--force --json -h --help" ;;

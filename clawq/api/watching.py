@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -11,18 +10,14 @@ from clawq import desk, options
 from clawq.client import Receipt
 from clawq.errors import NoSuchJob, TimedOut, UsageError
 from clawq.paths import find_home
-from clawq.states import ENDED, SUCCEEDED, UNKNOWN
+from clawq.states import SUCCEEDED
 from clawq.store import views
 from clawq.store.connection import open_readonly, storage_errors
 from clawq.store.outcomes import outcomes
+from clawq.waiting import SETTLED, is_settled, until_settled
 
 if TYPE_CHECKING:
     from clawq.api.documents import JobDocument
-
-FIRST_LOOK_S = 0.01
-SLOWEST_LOOK_S = 0.25
-SETTLED = (*ENDED, UNKNOWN)
-"""Nothing more happens by itself."""
 
 
 class Outcome:
@@ -75,30 +70,26 @@ class Outcome:
 
 
 def wait(
-    jobs: int | Receipt | Iterable[int | Receipt],
+    jobs: int | Receipt | Iterable[int | Receipt] | None = None,
     timeout: str | float | timedelta | None = None,
 ) -> list[Outcome]:
     """Block until jobs have ended; how each did, in the order asked for.
 
-    `jobs` are ids or receipts. An ``unknown`` job counts as ended. `timeout` is a text such as "10m",
-    seconds or a timedelta.
+    `jobs` are ids or receipts; inside a job only those below it, and None is what it has enqueued itself.
+    An ``unknown`` job counts as ended. `timeout` is a text such as "10m", seconds or a timedelta. A job that
+    waits gives its slots back meanwhile, and goes on once it has them again.
 
     Raises TimedOut (with ``outcomes``; the jobs go on), NoSuchJob (pruned ones too), UsageError for the
-    receipt of a job that was refused, StorageError and Busy.
+    receipt of a job that was refused, StorageError and Busy; inside a job LeaseLost and Refused
+    (``not_allowed``, ``never_fits``).
     """
-    wanted = ids_of(jobs)
-    give_up = None if timeout is None else time.monotonic() + options.span("timeout", timeout) / 1000
-    pause = FIRST_LOOK_S
-    while True:
-        seen = look(wanted)
-        if all(each.settled for each in seen):
-            return seen
-        left = SLOWEST_LOOK_S if give_up is None else give_up - time.monotonic()
-        if left <= 0:
-            open_ones = ", ".join(str(each.job_id) for each in seen if not each.settled)
-            raise TimedOut(f"not ended in time: {open_ones:.200}", "they go on; wait again", seen)
-        time.sleep(min(pause, left))
-        pause = min(pause * 1.5, SLOWEST_LOOK_S)
+    wanted = None if jobs is None else ids_of(jobs)
+    states = until_settled(wanted, None if timeout is None else options.span("timeout", timeout))
+    seen = look(list(states))
+    if is_settled(states):
+        return seen
+    open_ones = ", ".join(str(job_id) for job_id, state in states.items() if state not in SETTLED)
+    raise TimedOut(f"not ended in time: {open_ones:.200}", "they go on; wait again", seen)
 
 
 def ids_of(jobs: int | Receipt | Iterable[int | Receipt]) -> list[int]:

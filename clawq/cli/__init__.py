@@ -48,3 +48,17 @@ def _write(descriptor: int, text: str) -> None:
 
 def _speaks_utf8() -> bool:
     return sys.stderr is not None and sys.stderr.encoding.lower().replace("-", "") == "utf8"
+
+
+def ascii_json(text: str) -> str:
+    """The same JSON in ASCII, whatever the locale can say."""
+    if text.isascii():
+        return text
+    shown = []
+    for char in text:
+        if char.isascii():
+            shown.append(char)
+        else:
+            units = char.encode("utf-16-be", "surrogatepass").hex()
+            shown += [f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)]
+    return "".join(shown)

@@ -62,6 +62,7 @@ SECTIONS = {
         "fail": "clawq.cli.fail",
         "beat": "clawq.cli.beat",
         "effect": "clawq.cli.effect",
+        "ask": "clawq.cli.ask",
     },
     "Offer it to agents": {
         "mcp": "clawq.cli.mcp",

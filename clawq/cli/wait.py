@@ -1,77 +1,73 @@
-"""`clawq wait`: block until jobs have ended."""
+"""``clawq wait``: until jobs have ended. Agents stand in it for hours, so only what it needs is imported."""
 
-from __future__ import annotations
-
-import sys
+import os
 import time
-from typing import Annotated
 
-import typer
+from clawq import verbs, when
+from clawq.cli import as_utf8, ascii_json, write_error, write_out
+from clawq.errors import NoSuchJob, UsageError
+from clawq.paths import TICKS_WITHIN_MS, find_home
+from clawq.states import SUCCEEDED
 
-from clawq import states as job
-from clawq import when
-from clawq.cli import desk, params, words
-from clawq.errors import NoSuchJob
-from clawq.store import views
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-LOOK_S = 0.1
 TIMED_OUT = 75
-SETTLED = (*job.ENDED, job.UNKNOWN)
-"""Nothing more happens by itself."""
+LARGEST_ID = 2**63 - 1
 
 
-def wait(
-    ids: params.JobIds,
-    timeout: Annotated[
-        str | None,
-        typer.Option("--timeout", metavar="DURATION", help="Give up after this long, with exit code 75."),
-    ] = None,
-    as_json: params.AsJson = False,
-) -> int:
-    """Wait until jobs have ended.
+def main(argv: "Sequence[str]") -> int:
+    """The exit code. Raises ClawqError."""
+    words = as_utf8(argv)
+    if "--help" in words or "-h" in words:
+        from clawq.cli.enqueue_help import verb_text
 
-    Exit code 0 when all succeeded, 1 when not, 75 when the time was over.
-    """
-    wanted = words.job_ids(ids)
-    give_up = None if timeout is None else time.monotonic() + when.duration(timeout) / 1000
-    states = _look(wanted)
-    if not _settled(states):
-        desk.warn_without_supervisor()
+        write_out(verb_text(verbs.WAIT))
+        return 0
+    ids, given = verbs.parse(verbs.WAIT, words)
+    timeout = given.get("timeout")
+    with_json = "json" in given
+    wanted = list(dict.fromkeys(_job_id(text) for text in ids)) or None
+    timeout_ms = None if timeout is None else when.duration(str(timeout))
+    from clawq.waiting import SETTLED, document, is_settled, until_settled
+
     told: set[int] = set()
-    while True:
-        if not as_json:
-            _tell(states, told)
-        if _settled(states) or (give_up is not None and time.monotonic() >= give_up):
-            break
-        time.sleep(LOOK_S)
-        states = _look(wanted)
-    if as_json:
-        words.write_json([{"job_id": job_id, "state": state} for job_id, state in states.items()])
-    if not _settled(states):
-        words.note(
-            f"after {timeout} not ended: {', '.join(str(id) for id in states if states[id] not in SETTLED)}"
-        )
+
+    def tell(states: "dict[int, str]") -> None:
+        if not told and not is_settled(states):
+            warn_without_supervisor()
+        told.add(0)
+        for job_id, state in states.items():
+            if state in SETTLED and job_id not in told:
+                told.add(job_id)
+                if not with_json:
+                    write_out(f"job {job_id}: {state}\n")
+
+    states = until_settled(wanted, timeout_ms, tell)
+    if with_json:
+        write_out(ascii_json(document(list(states))) + "\n")
+    if not is_settled(states):
+        left = ", ".join([str(job_id) for job_id, state in states.items() if state not in SETTLED])
+        write_error(f"after {timeout} not ended: {left}")
         return TIMED_OUT
-    return 0 if all(state == job.SUCCEEDED for state in states.values()) else 1
+    return 0 if all(state == SUCCEEDED for state in states.values()) else 1
 
 
-def _look(wanted: list[int]) -> dict[int, str]:
-    """{id: state} in the order asked for. Raises NoSuchJob."""
-    with desk.reading() as here:
-        found = views.states_of(here.queue(wanted[0]), wanted)
-    for job_id in wanted:
-        if job_id not in found:
-            raise NoSuchJob(job_id)
-    return {job_id: found[job_id] for job_id in wanted}
+def _job_id(text: str) -> int:
+    digits = text.removeprefix("#")
+    if not (digits.isascii() and digits.isdigit()):
+        raise UsageError(f"{text!r:.80} is not a job number", "`clawq list` shows them")
+    if len(digits) > 19 or int(digits) > LARGEST_ID:
+        raise NoSuchJob(int(digits[:30]))
+    return int(digits)
 
 
-def _settled(states: dict[int, str]) -> bool:
-    return all(state in SETTLED for state in states.values())
-
-
-def _tell(states: dict[int, str], told: set[int]) -> None:
-    for job_id, state in states.items():
-        if state in SETTLED and job_id not in told:
-            told.add(job_id)
-            words.write(f"job {job_id}: {state}")
-            sys.stdout.flush()
+def warn_without_supervisor() -> None:
+    """One line on stderr when nothing that waits can start, nor anybody be given slots back."""
+    try:
+        silent = time.time_ns() // 1_000_000 - os.stat(find_home().lock).st_mtime_ns // 1_000_000
+    except OSError:
+        silent = TICKS_WITHIN_MS
+    if silent >= TICKS_WITHIN_MS:
+        write_error("no supervisor is running, so nothing new starts: `clawq run` is one")

@@ -1,10 +1,12 @@
 """``clawq enqueue --wait``: stay until the job has ended, then exit as it did."""
 
+import os
 import time
 
 from clawq import states as job
 from clawq.cli import write_error
 from clawq.client import Producer, Receipt
+from clawq.states import whoami
 
 EXPIRED = 65
 """As for a job that is refused because it is stale."""
@@ -30,6 +32,11 @@ def wait_for(producer: Producer, receipt: Receipt) -> int:
 def _ended(producer: Producer, job_id: int) -> int:
     if not producer.ticks(time.time_ns() // 1_000_000):
         write_error(f"no supervisor runs: job {job_id} waits until `clawq run` is started")
+    if whoami(os.environ) is not None:
+        # Its own slots may be all there are.
+        from clawq.waiting import until_settled
+
+        until_settled([job_id])
     pause = FIRST_LOOK_S
     while True:
         seen = producer.outcome(job_id)

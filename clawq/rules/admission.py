@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from clawq.rules import fairness
 from clawq.rules.books import Books
+from clawq.rules.comeback import Back, come_back
 from clawq.rules.facts import Head, Host, Limits, Running
 from clawq.rules.fairness import Clocks, Order, Turns
 
@@ -52,10 +53,12 @@ Decision = Start | Wait | Park
 
 
 class Outcome(NamedTuple):
-    """One pass: decisions in the order in which to carry them out, and the tenants' clocks that moved."""
+    """One pass: decisions in the order in which to carry them out, the tenants' clocks that moved, and before
+    them whose wait is over."""
 
     decisions: list[Decision]
     turns: Turns
+    back: list[Back]
 
 
 HOST_REASONS = frozenset(
@@ -96,7 +99,9 @@ def decide(
 
     The result does not depend on the order of `heads` or `running`.
     """
+    running = list(running)
     books = Books(now, running, limits)
+    back = come_back(books, running, limits)
     turns = Turns(clocks)
     order = Order(now, heads, turns, limits.age_boost_ms, promised, books.share_is_used_up)
     decisions: list[Decision] = []
@@ -112,7 +117,7 @@ def decide(
         behind = following(head)
         if behind is not None:
             order.add(behind)
-    return Outcome(decisions, turns)
+    return Outcome(decisions, turns, back)
 
 
 def _ask(now: int, host: Host, books: Books, head: Head, limits: Limits, promised: bool) -> Decision:
@@ -122,6 +127,7 @@ def _ask(now: int, host: Host, books: Books, head: Head, limits: Limits, promise
         return Park(head, f"exclusive:{head.exclusive}", _workflow(books, head, limits) is None)
     refusal: Wait | Park | None = (
         _fits(head, limits)
+        or _waiting(books, head, limits)
         or _workflow(books, head, limits)
         or _cooldown(now, books, head, limits)
         or _budgets(books, head, limits)
@@ -164,6 +170,13 @@ def _fits(head: Head, limits: Limits) -> Wait | None:
     return None
 
 
+def _waiting(books: Books, head: Head, limits: Limits) -> Wait | None:
+    """Each that waits has an agent that takes up room: only what it may wait for comes on top."""
+    if not head.is_child and books.waiting >= limits.max_waiting:
+        return Wait(head, "max_waiting", books.waiting, limits.max_waiting)
+    return None
+
+
 def _workflow(books: Books, head: Head, limits: Limits) -> Park | None:
     if books.of_workflow(head) >= limits.max_running_per_workflow:
         return Park(head, "workflow_limit", head.exclusive is not None)
@@ -200,8 +213,10 @@ def _gates(now: int, host: Host, books: Books, head: Head, limits: Limits) -> Wa
         return Wait(head, "spawn_failed", retry_at=host.spawn_closed_until)
     if host.ramp_left is not None and books.started >= host.ramp_left:
         return Wait(head, "ramp_up", books.started, host.ramp_left)
+    # What jobs in `clawq wait` use is only freed when their children run: alone it closes no gate for these.
+    alone = head.is_child and books.total == 0
     if limits.max_user_procs is not None and host.user_procs is not None:
-        expected = host.user_procs + books.growing_procs
+        expected = host.user_procs + books.growing_procs - (books.waiting_procs if alone else 0)
         if expected >= limits.max_user_procs:
             return Wait(head, "uid_procs", expected, limits.max_user_procs)
     if limits.max_pressure is not None and host.pressure is not None and host.pressure > limits.max_pressure:
@@ -209,7 +224,7 @@ def _gates(now: int, host: Host, books: Books, head: Head, limits: Limits) -> Wa
     if host.free_mb is not None:
         floors = [limits.min_free_mb, *(limits.resources[name].min_free_mb for name in head.resources)]
         memory_floor = max((each for each in floors if each is not None), default=None)
-        left = host.free_mb - books.growing_mb
+        left = host.free_mb - books.growing_mb + (books.waiting_mb if alone else 0)
         if memory_floor is not None and left < memory_floor:
             return Wait(head, "low_memory", left, memory_floor)
     floor, disk = limits.min_free_disk_mb, host.free_disk_mb

@@ -20,6 +20,10 @@ class Books:
         self._limits = limits
         self.total = 0
         self.started = 0
+        self.waiting = 0
+        self.waiting_procs = 0
+        self.waiting_mb = 0
+        """What jobs in `clawq wait` use, as does ``waiting_procs``."""
         self.bands: Counter[int] = Counter()
         self.tenants: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
@@ -43,15 +47,39 @@ class Books:
             self._hold(job)
 
     def _hold(self, job: Running) -> None:
-        self._count(
-            job.band, job.tenant, job.kind, job.root_id or job.job_id, split(job.needs), job.exclusive
-        )
-        for name in split(job.needs):
+        held = split(job.needs)
+        if job.waiting:
+            held = [name for name in held if self._is_kept(name)]
+            self.waiting += 1
+            self.waiting_procs += job.procs or 0
+            self.waiting_mb += job.mb or 0
+            self.resources.update(held)
+            if job.exclusive is not None:
+                self.exclusive.add(job.exclusive)
+        else:
+            self._count(job.band, job.tenant, job.kind, job.root_id or job.job_id, held, job.exclusive)
+        for name in held:
             self._holders.setdefault(name, []).append((job.job_id, job.ends_by))
         if self._now - job.started_at < GROWTH_MS:
             peak = self._limits.footprint(job.kind)
             self.growing_procs += max(0, peak.procs - (job.procs or 0))
             self.growing_mb += max(0, peak.mb - (job.mb or 0))
+
+    def _is_kept(self, name: str) -> bool:
+        resource = self._limits.resources.get(name)
+        return resource is not None and resource.keep
+
+    def given_back(self, job: Running) -> list[str]:
+        """The resources whose slots a job does not hold while it waits for others."""
+        return [name for name in split(job.needs) if not self._is_kept(name)]
+
+    def take_back(self, job: Running, goes_on: bool) -> None:
+        """A job's wait is over: it holds everything again, or is counted as if it did."""
+        back = self.given_back(job)
+        self._count(job.band, job.tenant, job.kind, job.root_id or job.job_id, back, job.exclusive)
+        self.waiting -= goes_on
+        for name in back:
+            self._holders.setdefault(name, []).append((job.job_id, job.ends_by if goes_on else None))
 
     def take(self, head: Head) -> None:
         """A head was started."""

@@ -41,6 +41,10 @@ class Head(NamedTuple):
     bare: bool = False
 
     @property
+    def is_child(self) -> bool:
+        return self.root_id is not None
+
+    @property
     def lane(self) -> Lane:
         return (self.band, self.tenant, self.kind, self.needs)
 
@@ -55,10 +59,10 @@ class Head(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A job that holds its slots now.
+    """A job under way, which holds its slots, or while it is ``waiting`` those that it keeps.
 
     ``ends_by`` is when its timeout or deadline ends it at the latest; ``procs`` and ``mb`` are what its tree
-    was last seen to use, None before the first look.
+    was last seen to use, None before the first look. ``back_at`` is since when it has wanted its slots back.
     """
 
     job_id: int
@@ -72,6 +76,9 @@ class Running(NamedTuple):
     ends_by: int | None = None
     procs: int | None = None
     mb: int | None = None
+    waiting: bool = False
+    back_at: int | None = None
+    token: int = 0
 
 
 PRESSURES = ("normal", "warn", "critical")
@@ -92,8 +99,11 @@ class Host(NamedTuple):
 
 
 class Resource(NamedTuple):
+    """``keep``: a job that waits for others does not give its slot back."""
+
     limit: int
     min_free_mb: int | None = None
+    keep: bool = False
 
 
 class Budget(NamedTuple):
@@ -155,6 +165,8 @@ class Limits(NamedTuple):
     """Is there a command for a bare job of this kind that came in this band?"""
     weight: Callable[[str], float] = lambda tenant: 1.0
     max_running_per_workflow: int = NO_LIMIT
+    max_waiting: int = NO_LIMIT
+    """While so many jobs are in `clawq wait`, only children start."""
     max_user_procs: int | None = None
     min_free_mb: int | None = None
     max_pressure: int | None = None

@@ -65,6 +65,7 @@ class LiveAttempt(NamedTuple):
     kill_at: int | None
     log: str
     deadline_at: int | None
+    waited_ms: int
 
 
 class PolicyRow(NamedTuple):

@@ -1,7 +1,9 @@
 """A job as the parent of others. Loaded by children only; functions expect the caller's transaction."""
 
+from clawq import states as job
 from clawq.errors import Refused
 from clawq.store import sqlfile
+from clawq.store.draft import Draft
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -9,7 +11,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from clawq.store.draft import Draft
+    from clawq.store.intake import Intake
 
 _SQL = sqlfile.load("family")
 
@@ -58,7 +60,7 @@ class Parent:
         rows: Any = db.execute(_SQL["parent"], (self.id,)).fetchall()
         return bool(rows == [self.row])
 
-    def twin_of(self, db: "apsw.Connection", draft: "Draft") -> "tuple[int, str, int | None] | None":
+    def twin_of(self, db: "apsw.Connection", draft: Draft) -> "tuple[int, str, int | None] | None":
         """(id, state, deadline_at) of what an earlier attempt asked for in the same words. It is got back.
 
         The n-th asked for finds the n-th; what was dead, expired or cancelled is asked for anew.
@@ -101,3 +103,19 @@ class Parent:
                 "let one of them do the rest, or raise limits.max_descendants in clawq.toml",
             )
         return None
+
+
+def put_question(intake: "Intake", parent: Parent, text: str, now: int) -> int:
+    """A question of this job's attempt to a person: a held job, which only ``max_held`` bounds; its number.
+
+    Raises Refused (``held_full``).
+    """
+    frame = intake.frame(job.ASK, job.BANDS[parent.band], parent.tenant)
+    asked = {"command": [job.ASK, text], "hold": True}
+    draft = Draft(asked, job.ASK, parent.tenant, frame, "/", None, now, None, parent)
+    held: Any = intake.db.execute(_SQL["held"]).fetchall()[0][0]
+    if held >= frame.max_held:
+        from clawq.store.refusals import no_place
+
+        raise no_place(intake.db, draft, now, frame.max_queued, (0, 0, 0, held))
+    return intake.insert(draft, job.HELD, now)

@@ -60,8 +60,14 @@ def _has_slots(intake: "Intake", draft: "Draft", needs: "list[str]", taken: "lis
     cap = frame.kind_max_running
     if cap is not None and sum(row[4] for row in taken if row[2] == draft.kind) >= cap:
         return False
-    limits = intake.resources()
-    return all(sum(row[4] for row in taken if name in row[3].split(",")) < limits[name] for name in needs)
+    if not needs:
+        return True
+    rows: Any = intake.db.execute(_SQL["kept"]).fetchall()
+    limits, kept = intake.resources(), dict(rows)
+    return all(
+        sum(row[4] for row in taken if name in row[3].split(",")) + kept.get(name, 0) < limits[name]
+        for name in needs
+    )
 
 
 def _kept(draft: "Draft", taken: "list[Any]") -> int:

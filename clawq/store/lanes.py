@@ -52,8 +52,14 @@ def any_queued(db: apsw.Connection) -> bool:
 
 
 def running(db: apsw.Connection, used: Mapping[int, tuple[int, int]]) -> list[Running]:
-    """Who holds slots. `used`: (processes, MiB) that an attempt was last seen to use, by token."""
-    return [Running(*row[:-1], *used.get(row[-1], (None, None))) for row in db.execute(SQL["running"])]
+    """Who is under way. `used`: (processes, MiB) that an attempt was last seen to use, by token."""
+    found = []
+    for row in db.execute(SQL["running"]):
+        waiting, back_at, token = row[-3:]
+        procs, mb = used.get(token, (None, None))
+        now = {"procs": procs, "mb": mb, "waiting": bool(waiting), "back_at": back_at, "token": token}
+        found.append(Running(*row[:7])._replace(started_at=row[7], ends_by=row[8], **now))
+    return found
 
 
 def pauses(db: apsw.Connection) -> frozenset[tuple[str, str]]:

@@ -44,6 +44,11 @@ REASONS = {
         "another job with the same --exclusive name runs",
         "{who}",
     ),
+    "max_waiting": Reason(
+        "as many jobs as may at once are in `clawq wait`; only their children start",
+        "one of the jobs that wait goes on",
+        ("limits.max_waiting",),
+    ),
     "workflow_limit": Reason(
         "as many jobs of its workflow run as may at once",
         "{who}",
@@ -120,11 +125,6 @@ REASONS = {
         "{who}",
         ("limits.reserve_after",),
     ),
-    "max_waiting": Reason(
-        "as many jobs as may at once are in `clawq wait`; only their children start",
-        "one of the jobs that wait goes on",
-        ("limits.max_waiting",),
-    ),
     "no_supervisor": Reason(
         "nobody is there to start it",
         "a supervisor runs: `clawq run` is one",
@@ -133,6 +133,10 @@ REASONS = {
         "it was given a time, or it failed and is tried again later",
         "it is due{at}",
         ("kinds.KIND.backoff",),
+    ),
+    "children": Reason(
+        "it is in `clawq wait`, for jobs below it",
+        "{who}",
     ),
     "held": Reason(
         "it waits for a person",
@@ -144,7 +148,7 @@ REASONS = {
         ("kinds.KIND.on_lost",),
     ),
 }
-"""In the order in which they are asked; those after ``max_waiting`` are `clawq why`'s own."""
+"""In the order in which they are asked; those after ``reserved`` are `clawq why`'s own."""
 
 STOPPING = "the supervisor has ended, which starts nothing new, and another one runs"
 
@@ -154,6 +158,7 @@ _IN_GENERAL = {
     "exclusive:NAME": {"who": "the job that has the name ends"},
     "workflow_limit": {"who": "a running job of the workflow ends"},
     "max_running": {"who": "a running job ends"},
+    "children": {"who": "the jobs that it waits for have ended"},
     "tenant_limit": {"who": "a running job of the tenant ends"},
     "kind_limit": {"who": "a running job of the kind ends"},
     "resource:NAME": {"who": "a job that holds NAME ends"},
@@ -199,6 +204,13 @@ def ends(ids: Sequence[int], one: str, many: str) -> str | None:
     if len(ids) == 1:
         return f"job {ids[0]} ends" + (f", which {one}" if one else "")
     return f"one of the jobs {_listed(ids)} ends" + (f", which {many}" if many else "")
+
+
+def ended(ids: Sequence[int]) -> str | None:
+    """``job 7 has ended``, for all of them; None for nobody."""
+    if not ids:
+        return None
+    return f"job {ids[0]} has ended" if len(ids) == 1 else f"the jobs {_listed(ids)} have ended"
 
 
 def starts(waiting: Sequence[tuple[int, list[str], int]], now: int) -> str | None:

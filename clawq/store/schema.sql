@@ -531,7 +531,8 @@ END;
 -- A job of a workflow ended: of each lane the best of those that its limit parked comes back. One alone would
 -- keep the place while its own lane is blocked.
 CREATE TRIGGER jobs_unpark_root AFTER UPDATE OF state ON jobs
-WHEN OLD.parked IS NULL AND OLD.state IN ('queued', 'starting', 'running') AND NEW.state NOT IN ('starting', 'running')
+WHEN OLD.parked IS NULL AND OLD.state IN ('queued', 'starting', 'running', 'waiting')
+    AND NEW.state NOT IN ('starting', 'running')
     AND EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_parked_root WHERE coalesce(root_id, id) = coalesce(OLD.root_id, OLD.id)
                 AND state = 'queued' AND parked = 'workflow_limit')
 BEGIN

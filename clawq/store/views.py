@@ -159,6 +159,10 @@ def _resources(settings: Settings, running: list[Row], cooldowns: dict[str, Row]
     }
     for row in running:
         for name in row["needs"]:
+            if row["state"] == job.WAITING and not (
+                name in settings.resources and settings.resources[name].keep
+            ):
+                continue
             # A resource may have left the configuration while a job still holds it.
             found.setdefault(name, _resource(0))["in_use"] += 1
     for name, rest in cooldowns.items():

@@ -68,6 +68,8 @@ def _blocked_by(case: _Case, supervisor: str | None) -> list[Row]:
     elif state == job.SCHEDULED:
         due = reasons.moment(row["run_after"], case.now)
         found.append(_standing(row, "not_due", at=f", at {due}"))
+    elif state == job.WAITING:
+        found.append(_waits(case))
     elif state in (job.HELD, job.UNKNOWN):
         found.append(_standing(row, "held" if state == job.HELD else "unknown", job_id=row["job_id"]))
     return found
@@ -113,15 +115,31 @@ class _Case:
         lane = {name: self.row[name] for name in ("band", "tenant", "kind", "needs", "rank", "job_id")}
         return bool(dicts(self.db.execute(_SQL["behind"], lane))[0]["behind"])
 
-    def active(self, which: Callable[[Row], bool] = lambda row: True) -> list[int]:
-        """Ids of the jobs under way, those that are `which`."""
+    def active(
+        self,
+        which: Callable[[Row], bool] = lambda row: True,
+        waiting: Callable[[Row], bool] = lambda row: False,
+    ) -> list[int]:
+        """Ids of the jobs under way, those that are `which`; of those in `clawq wait` only the `waiting`."""
         if self._active is None:
             self._active = dicts(self.db.execute(_SQL["holders"]))
-        return [row["id"] for row in self._active if which(row)]
+        rows = [row for row in self._active if row["state"] != job.WAITING or waiting(row)]
+        return [row["id"] for row in rows if which(row)]
 
     def started_at(self, job_id: int) -> int | None:
         found = [row["started_at"] for row in self._active or () if row["id"] == job_id]
         return found[0] if found else None
+
+
+def _waits(case: _Case) -> Row:
+    """In `clawq wait`: for jobs below it, or by now for the slots that it has given away."""
+    row = dicts(case.db.execute(_SQL["waits"], (case.row["job_id"],)))[0]
+    if row["back_at"] is not None:
+        reason = row["back_reason"] or "max_running"
+        return _reason(reason, reasons.clears_when(reason), since=row["back_at"])
+    ids = [each["id"] for each in dicts(case.db.execute(_SQL["open"], (row["awaits"],)))]
+    clears = reasons.clears_when("children", who=reasons.ended(ids))
+    return _reason("children", clears, len(ids), 0, row["waiting_since"])
 
 
 def _paused(case: _Case) -> list[Row]:
@@ -144,7 +162,7 @@ def _parked(case: _Case) -> Row:
         measured, limit = len(ids), case.settings.limits.max_running_per_workflow
         who = reasons.ends(ids, "is of its workflow", "are of its workflow")
     else:
-        ids = case.active(lambda other: bool(other["exclusive"] == row["exclusive"]))
+        ids = case.active(lambda other: bool(other["exclusive"] == row["exclusive"]), lambda other: True)
         measured, limit = len(ids), 1
         who = (
             reasons.ends(ids, "has this name", "have this name") or "the job before it with this name has run"
@@ -206,7 +224,9 @@ def _counted(which: Callable[[Row, Row], bool], one: str, many: str) -> Callable
 
 
 def _resource(case: _Case, told: Row, name: str) -> Row:
-    ids = case.active(lambda other: name in views.names(other["needs"]))
+    resource = case.settings.resources.get(name)
+    keeps = resource is not None and resource.keep
+    ids = case.active(lambda other: name in views.names(other["needs"]), lambda other: keeps)
     return _answer(
         told, reasons.clears_when(told["reason"], who=reasons.ends(ids, f"holds {name}", f"hold {name}"))
     )

@@ -6,13 +6,16 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import apsw
+
 from clawq.host.load import HostSample
 from clawq.rules import admission, fairness, ramp
 from clawq.rules.admission import Park, Start, Wait
+from clawq.rules.comeback import Back
 from clawq.rules.facts import NO_LIMIT, PRESSURES, UNMEASURED, Cooldown, Head, Host, Lane, Limits, Resource
 from clawq.settings import Settings
-from clawq.states import BANDS
-from clawq.store import attempts, counts, lanes, ledger
+from clawq.states import BANDS, FIRST_MS
+from clawq.store import attempts, counts, lanes, ledger, waits
 from clawq.store.lanes import Told
 from clawq.store.ledger import BudgetRule
 from clawq.supervisor.start import Ticket, log_name
@@ -28,28 +31,38 @@ class Pass(NamedTuple):
     tickets: list[Ticket]
     host_refused: bool
     changes_at: int | None
+    resumed: dict[int, int]
+    """Whose wait is over: how long it has waited in all (ms), by token."""
 
 
-def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -> Pass:
-    """Ask every lane's head once, claim what may start, and write down why the others may not."""
+def admit(
+    state: State, settings: Settings, spawn_closed_until: int, now: int, only_children: bool = False
+) -> Pass:
+    """Let go on whose wait is over, ask every lane's head once, claim what may start, and write down why the
+    others may not. ``only_children``: of what is under way, and nobody else is asked.
+    """
     db = state.db
     most = settings.limits.max_running_per_workflow
     lanes.keep_workflow_limit(db, NO_LIMIT if _is_observing(state, settings) else most)
     heads, told = lanes.heads(db)
-    if not heads:
-        return Pass([], False, None)
+    if only_children:
+        heads = [head for head in heads if head.rank < -FIRST_MS // 2]
+    running = lanes.running(db, {agent.token: agent.used for agent in state.agents.values() if agent.used})
+    if not heads and all(job.back_at is None for job in running):
+        return Pass([], False, None, {})
     rests = ledger.rests(db, {name: each.limit for name, each in settings.resources.items()}, now)
     limits = limits_from(state, settings, rests.cooldowns, now)
     outcome = admission.decide(
         now,
         _host(state, settings, spawn_closed_until, now),
-        lanes.running(db, {agent.token: agent.used for agent in state.agents.values() if agent.used}),
+        running,
         heads,
         limits,
-        lambda head: lanes.following(db, head),
+        lambda head: _following(db, head, only_children),
         lanes.clocks(db),
         _promises(heads, told),
     )
+    resumed = _come_back(db, outcome.back, now)
     every = settings.host.retry_after_ms
     tickets: list[Ticket] = []
     waits: list[Wait] = []
@@ -87,7 +100,24 @@ def admit(state: State, settings: Settings, spawn_closed_until: int, now: int) -
     if rests.changes_at is not None:
         changes.append(rests.changes_at)
     host_refused = any(wait.reason in admission.HOST_REASONS for wait in waits)
-    return Pass(tickets, host_refused, min(changes, default=None))
+    return Pass(tickets, host_refused, min(changes, default=None), resumed)
+
+
+def _come_back(db: apsw.Connection, back: list[Back], now: int) -> dict[int, int]:
+    resumed = {}
+    for job, lacks in back:
+        if lacks is not None:
+            waits.note_lack(db, job.token, lacks)
+        elif (waited_ms := waits.go_on(db, job.token, "its wait is over", now)) is not None:
+            resumed[job.token] = waited_ms
+    return resumed
+
+
+def _following(db: apsw.Connection, head: Head, only_children: bool) -> Head | None:
+    behind = lanes.following(db, head)
+    if behind is not None and only_children and behind.rank >= -FIRST_MS // 2:
+        return None
+    return behind
 
 
 def _promises(heads: list[Head], told: Mapping[Lane, Told]) -> dict[int, int]:
@@ -105,12 +135,16 @@ def limits_from(state: State, settings: Settings, cooldowns: dict[str, Cooldown]
     return Limits(
         max_running=settings.limits.max_running,
         retry_after_ms=host.retry_after_ms,
-        resources={name: Resource(each.limit, each.min_free_mb) for name, each in settings.resources.items()},
+        resources={
+            name: Resource(each.limit, each.min_free_mb, each.keep)
+            for name, each in settings.resources.items()
+        },
         tenant=settings.tenant_max_running,
         kind=lambda name, band: settings.kind(name, BANDS[band]).max_running,
         has_command=lambda name, band: settings.kind(name, BANDS[band]).command is not None,
         weight=settings.tenant_weight,
         max_running_per_workflow=settings.limits.max_running_per_workflow,
+        max_waiting=settings.limits.max_waiting,
         max_user_procs=_processes(state, settings)[1],
         min_free_mb=_gate(host.min_free_mb),
         max_pressure=None if host.max_pressure == "off" else PRESSURES.index(host.max_pressure),

@@ -15,7 +15,7 @@ from clawq.supervisor.agents import Agent
 
 def adopt(row: LiveAttempt, home: Home, boot_id: str, wall: int, mono: int) -> Agent:
     """An earlier supervisor's attempt, to be judged by its file like our own."""
-    age = max(0, wall - (row.started_at or row.claimed_at))
+    age = max(0, wall - (row.started_at or row.claimed_at) - row.waited_ms)
     agent = Agent(
         token=row.token,
         job_id=row.job_id,
@@ -34,6 +34,8 @@ def adopt(row: LiveAttempt, home: Home, boot_id: str, wall: int, mono: int) -> A
         probe=attempt_file.open_probe(attempt_file.path_of(home.run, row.token)),
         same_boot=row.boot_id == boot_id,
         running=row.state != "starting",
+        waiting=row.state == "waiting",
+        waited_ms=row.waited_ms,
         kill_reason=row.kill_reason,
         kill_at=row.kill_at,
     )

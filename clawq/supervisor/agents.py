@@ -73,6 +73,12 @@ class Agent:
     classify: str = "none"
     """Who reads its output at the end, and what is looked for in it besides."""
     errors: tuple[ErrorPattern, ...] = ()
+    waiting: bool = False
+    """In `clawq wait`: neither its timeout nor its lease counts."""
+    waited_ms: int = 0
+    """In waits that are over; `started` is that much later than it was."""
+    waiter: int | None = None
+    """The process whose death is news while it waits."""
     disowned: bool = False
     """The database says that it is no longer ours: to be ended, its result thrown away."""
 
@@ -139,7 +145,7 @@ def outside_file(home: Home, token: int) -> str:
     return os.path.join(home.run, f"{token}.outside")
 
 
-JOB_FILES = ("payload", "heartbeat", "result")
+JOB_FILES = ("payload", "heartbeat", "result", "wait")
 
 
 def job_files(home: Home, token: int) -> dict[str, str]:

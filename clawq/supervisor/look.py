@@ -40,6 +40,8 @@ class Findings:
     started: list[Agent] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     overdue: list[tuple[Agent, str]] = field(default_factory=list)
+    deserted: list[Agent] = field(default_factory=list)
+    """They wait, and nobody is in their `clawq wait`."""
     look_again: int | None = None
     """On the monotonic clock, ms."""
 
@@ -47,7 +49,7 @@ class Findings:
         self.look_again = when if self.look_again is None else min(self.look_again, when)
 
     def __bool__(self) -> bool:
-        return bool(self.started or self.ended or self.overdue)
+        return bool(self.started or self.ended or self.overdue or self.deserted)
 
 
 def look(agents: list[Agent], home: Home, wall: int, mono: int) -> Findings:
@@ -81,10 +83,14 @@ def _look_at(agent: Agent, home: Home, findings: Findings, wall: int, mono: int)
         return
     if not agent.running:
         _look_for_start(agent, findings, mono)
-    _notice_signs(agent, home, wall, mono)
+    if agent.waiting:
+        agent.last_sign = mono
+    else:
+        _notice_signs(agent, home, wall, mono)
     if agent.kill_reason is None and not agent.disowned:
         deadline = None if agent.deadline_at is None else mono + agent.deadline_at - wall
-        clocks = (agent.started, agent.last_sign, agent.lease_ms, agent.timeout_ms, deadline)
+        timeout_ms = 0 if agent.waiting else agent.timeout_ms
+        clocks = (agent.started, agent.last_sign, agent.lease_ms, timeout_ms, deadline)
         reason = liveness.overdue(mono, *clocks)
         if reason is not None:
             findings.overdue.append((agent, reason))

@@ -50,6 +50,7 @@ from clawq.supervisor.state import (
     mono_ms,
     wall_ms,
 )
+from clawq.supervisor.waits import deserted, remember
 from clawq.supervisor.wake import Wakeups
 
 IDLE_MS = 1_000
@@ -205,6 +206,7 @@ class Supervisor:
                 findings = look(list(self.state.agents.values()), self.home, wall_ms(), mono)
                 if findings.look_again is not None:
                     self.sleep_until = min(self.sleep_until, findings.look_again)
+                findings.deserted = deserted(self.state.agents.values(), self.home, self.wakeups)
                 self._measure_trees(findings, mono)
                 self._tend_outputs(findings, mono)
                 self.state.probes.poll(mono)
@@ -384,7 +386,7 @@ class Supervisor:
         state = self.state
         if mono - self.sampled < SAMPLE_MS:
             return
-        if mono >= state.sample_at or (state.mode == RUN and lanes.any_queued(state.db)):
+        if mono >= state.sample_at or (state.mode in (RUN, DRAIN) and lanes.any_queued(state.db)):
             state.sample = load.sample(self.home.data)
             self.sampled = mono
 
@@ -400,6 +402,7 @@ class Supervisor:
         state.next_due = written.next_due
         if written.spawn_failed:
             state.spawn_closed_until = now + state.settings.host.retry_after_ms
+        remember(state.agents, written.waiting, written.resumed, self.wakeups, mono)
         for agent in written.gone:
             state.agents.pop(agent.token, None)
             self.wakeups.unwatch(agent.token)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from clawq.rules import classify, retry
 from clawq.settings import Settings
-from clawq.store import attempts, config_row, counts, lanes, ledger, probes
+from clawq.store import attempts, config_row, counts, lanes, ledger, probes, waits
 from clawq.store.connection import Immediate, check_schema
 from clawq.store.probes import Due
 from clawq.supervisor import settle
@@ -20,7 +20,7 @@ from clawq.supervisor.agents import Agent
 from clawq.supervisor.look import Ended, Findings
 from clawq.supervisor.notices import Notice
 from clawq.supervisor.start import NotStarted, Ticket
-from clawq.supervisor.state import NOW, RUN, State
+from clawq.supervisor.state import DRAIN, NOW, RUN, State
 
 
 @dataclass(slots=True)
@@ -44,6 +44,10 @@ class Written:
     changes_at: int | None = None
     """When a pass may come out differently by itself, epoch ms."""
     idle: bool = False
+    waiting: set[int] = field(default_factory=set)
+    """Tokens of those that are in `clawq wait`."""
+    resumed: dict[int, int] = field(default_factory=dict)
+    """Whose wait is over: how long it has waited in all (ms), by token."""
     ask: list[Due] = field(default_factory=list)
     """Unknown jobs whose probe is to be asked."""
     tell: list[Notice] = field(default_factory=list)
@@ -72,14 +76,16 @@ def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -
         if renew:
             _renew_leases(state, written, now, mono)
         paused = lanes.pauses(state.db)
-        if state.mode == RUN and written.stop is None:
+        if state.mode in (RUN, DRAIN) and written.stop is None:
             closed_until = state.spawn_closed_until
             if written.spawn_failed:
                 closed_until = now + settings.host.retry_after_ms
-            written.tickets, written.host_refused, written.changes_at = admit(
-                state, settings, closed_until, now
-            )
+            # To finish what runs is to start what it waits for.
+            done_by = admit(state, settings, closed_until, now, only_children=state.mode == DRAIN)
+            written.tickets, written.host_refused, written.changes_at, resumed = done_by
+            written.resumed |= resumed
             ledger.forget_spends(state.db, budget_rules(settings), now)
+        written.waiting = waits.waiting(state.db)
         written.next_due = attempts.next_due(state.db)
         written.tell = state.notices.record(state.db, settings, now, mono)
         if state.until_idle and not written.tickets:
@@ -106,6 +112,11 @@ def _record_findings(
         (written.started if owned else written.disowned).append(agent)
     for ended in findings.ended:
         _record_end(state, settings, ended, written, now)
+    for agent in findings.deserted:
+        # Nobody is there to ask for the slots, and the agent goes on: they are its at once, over any limit.
+        waited_ms = waits.go_on(state.db, agent.token, "its wait died", now)
+        if waited_ms is not None:
+            written.resumed[agent.token] = waited_ms
     for failed in state.not_started:
         _record_not_started(state, settings, failed, written, now)
     for agent, reason in findings.overdue:

@@ -68,6 +68,11 @@ class Wakeups:
         self._selector.register(descriptor, selectors.EVENT_READ)
         self._watches[token] = descriptor
 
+    def has_fired(self, token: int) -> bool:
+        """Is what is watched readable by now?"""
+        descriptor = self._watches.get(token)
+        return descriptor is not None and any(key.fd == descriptor for key, _ in self._selector.select(0))
+
     def unwatch(self, token: int) -> None:
         descriptor = self._watches.pop(token, None)
         if descriptor is not None:

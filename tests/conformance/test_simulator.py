@@ -113,7 +113,8 @@ class Twin(Simulator):
     def _compare(self) -> None:
         rows: Any = self.db.execute("SELECT id, parked FROM jobs WHERE parked IS NOT NULL")
         assert dict(rows) == {each.job_id: each.parked for each in self.waiting.values() if each.parked}
-        assert sorted(lanes.running(self.db, {}), key=str) == sorted(self._running(), key=str)
+        theirs = [each._replace(token=0) for each in lanes.running(self.db, {})]
+        assert sorted(theirs, key=str) == sorted(self._running(), key=str)
         heads, told = lanes.heads(self.db)
         assert sorted(heads) == sorted(self.heads())
         promised = {head.job_id: told[head.lane].promised_at for head in heads if head.lane in told}

@@ -59,7 +59,7 @@ def names(db: apsw.Connection, job_id: int, supervisor: str | None = "run") -> l
 
 
 class TestStates:
-    @pytest.mark.parametrize("state", [*job.ACTIVE, *job.ENDED])
+    @pytest.mark.parametrize("state", [job.STARTING, job.RUNNING, *job.ENDED])
     def test_nothing_keeps_what_runs_or_has_ended(self, db: apsw.Connection, state: str) -> None:
         assert names(db, put_in(db, state), supervisor=None) == []
 
@@ -389,7 +389,7 @@ class TestWords:
         contract = (
             "uid_procs low_memory memory_pressure low_disk spawn_failed ramp_up max_running tenant_limit"
             " kind_limit workflow_limit band_share exclusive:NAME resource:NAME budget:NAME cooldown:NAME"
-            " paused reserved max_waiting never_fits no_supervisor not_due held unknown"
+            " paused reserved max_waiting never_fits no_supervisor not_due held children unknown"
         )
         assert known == set(contract.split())
 

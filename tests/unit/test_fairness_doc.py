@@ -61,7 +61,7 @@ def test_the_reasons_stand_in_the_order_in_which_they_are_asked() -> None:
     section = DOC.split("## What a head is asked for")[1].split("\n### ")[0]
     listed = [
         reason
-        for line in re.findall(r"^\d\. (.*(?:\n   .*)*)", section, re.MULTILINE)
+        for line in re.findall(r"^\d+\. (.*(?:\n   .*)*)", section, re.MULTILINE)
         for reason in re.findall(r"`([a-z_]+(?::NAME)?)`", line.rpartition(": ")[2])
     ]
     assert listed == reasons_in_the_order_of_the_code()

@@ -35,7 +35,8 @@ WHERE token = :token AND ended_at IS NULL;
 -- name: live
 -- What a new supervisor takes over, and what a running one must still own.
 SELECT a.token, a.job_id, a.number, j.kind, j.tenant, j.state, a.claimed_at, a.started_at, a.boot_id, a.pid,
-    a.pid_started, a.lease_ms, a.grace_ms, a.timeout_ms, a.heartbeat, a.kill_reason, a.kill_at, a.log, j.deadline_at
+    a.pid_started, a.lease_ms, a.grace_ms, a.timeout_ms, a.heartbeat, a.kill_reason, a.kill_at, a.log, j.deadline_at,
+    a.waited_ms
 FROM attempts a INDEXED BY attempts_live CROSS JOIN jobs j ON j.id = a.job_id AND j.token = a.token
 WHERE a.ended_at IS NULL;
 

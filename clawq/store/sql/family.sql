@@ -23,3 +23,7 @@ ORDER BY id LIMIT 1;
 -- name: get_back
 -- Whose child it is: this attempt's from now on.
 UPDATE jobs SET asked_by = :asked_by WHERE id = :job_id AND parent_id = :parent;
+
+-- name: held
+-- How many jobs wait for a person.
+SELECT coalesce(sum(n), 0) FROM tally WHERE state = 'held';

@@ -9,6 +9,11 @@ SELECT scope, name FROM pauses UNION ALL SELECT 'stop', '' FROM meta WHERE key =
 SELECT coalesce(sum(n), 0), (SELECT body ->> '$.limits.max_waiting' FROM config WHERE id = 1)
 FROM tally WHERE state = 'waiting';
 
+-- name: kept
+-- What jobs in `clawq wait` hold all the same.
+SELECT r.key, sum(t.n) FROM tally t CROSS JOIN json_each((SELECT body FROM config WHERE id = 1), '$.resources') r
+WHERE t.state = 'waiting' AND r.value ->> 'keep' AND instr(',' || t.needs || ',', ',' || r.key || ',') GROUP BY r.key;
+
 -- name: in_use
 -- Slots taken: a row for each lane with running jobs, so never more than max_running.
 SELECT band, tenant, kind, needs, n FROM tally WHERE state IN ('starting', 'running');

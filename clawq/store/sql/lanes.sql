@@ -26,9 +26,11 @@ ORDER BY rank, id LIMIT 1;
 SELECT EXISTS (SELECT 1 FROM tally WHERE state = 'queued');
 
 -- name: running
--- Who holds slots now: never more rows than max_running.
+-- Who is under way: as many rows as run and wait. A job in `clawq wait` is ended by nothing but its deadline.
 SELECT j.id, j.band, j.tenant, j.kind, j.needs, j.exclusive, j.root_id, a.claimed_at,
-    iif(a.timeout_ms > 0, min(a.claimed_at + a.timeout_ms, coalesce(j.deadline_at, 9e15)), j.deadline_at), j.token
+    iif(a.timeout_ms > 0 AND j.state <> 'waiting',
+        min(a.claimed_at + a.waited_ms + a.timeout_ms, coalesce(j.deadline_at, 9e15)), j.deadline_at),
+    j.state = 'waiting', a.back_at, j.token
 FROM jobs j INDEXED BY jobs_active CROSS JOIN attempts a ON a.token = j.token
 WHERE j.token IS NOT NULL;
 

@@ -24,9 +24,19 @@ WHERE scope = 'all' OR (scope = 'tenant' AND name = :tenant) OR (scope = 'kind' 
     OR (scope = 'resource' AND name IN (SELECT value FROM json_each(:resources)))
 ORDER BY since, scope, name;
 
+-- name: waits
+-- For whom a job waits, or since when it has wanted its slots back and which it lacks.
+SELECT a.waiting_since, a.back_at, a.back_reason, coalesce(a.awaits, '[]') AS awaits
+FROM jobs j CROSS JOIN attempts a ON a.token = j.token WHERE j.id = ?;
+
+-- name: open
+-- Those of the jobs that have not ended.
+SELECT j.id FROM json_each(?) AS wanted CROSS JOIN jobs j ON j.id = wanted.value
+WHERE j.ended_at IS NULL AND j.state <> 'unknown' ORDER BY wanted.key;
+
 -- name: holders
 -- Who is under way: a few rows, looked through for those that hold what the job needs.
-SELECT id, kind, tenant, needs, exclusive, root_id, started_at FROM jobs INDEXED BY jobs_active
+SELECT id, kind, tenant, needs, exclusive, root_id, started_at, state FROM jobs INDEXED BY jobs_active
 WHERE token IS NOT NULL ORDER BY id;
 
 -- name: reservations

@@ -1,0 +1,36 @@
+"""``clawq ask TEXT``: a question to a person, from inside a job."""
+
+from clawq import verbs, when
+from clawq.cli import as_utf8, write_error, write_out
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TIMED_OUT = 75
+
+
+def main(argv: "Sequence[str]") -> int:
+    """The exit code. Raises ClawqError."""
+    words = as_utf8(argv)
+    if "--help" in words or "-h" in words:
+        from clawq.cli.enqueue_help import verb_text
+
+        write_out(verb_text(verbs.ASK))
+        return 0
+    (text,), given = verbs.parse(verbs.ASK, words)
+    timeout = given.get("timeout")
+    timeout_ms = None if timeout is None else when.duration(str(timeout))
+    from clawq.waiting import ask
+
+    answer = ask(text, timeout_ms)
+    if "json" in given:
+        approved = "true" if answer.approved else "false"
+        write_out(f'{{"job_id": {answer.job_id}, "state": "{answer.state}", "approved": {approved}}}\n')
+    if answer.timed_out:
+        write_error(f"after {timeout} nobody has answered question {answer.job_id}")
+        return TIMED_OUT
+    if not answer.approved:
+        write_error(f"question {answer.job_id} is {answer.state}, not approved: do without")
+        return 1
+    return 0
