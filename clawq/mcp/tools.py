@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,8 +30,6 @@ Document = dict[str, Any]
 Arguments = Mapping[str, Any]
 
 LARGEST_ID = 2**63 - 1
-STEP_S = 0.5
-"""How soon a wait ends that was given up."""
 
 
 class Answer:
@@ -145,15 +142,11 @@ class Stopped(Exception):
 
 
 def _settled(wanted: list[int], timeout_s: float, stopped: Callable[[], bool]) -> list[watching.Outcome]:
-    give_up = time.monotonic() + timeout_s
-    while True:
-        try:
-            return watching.wait(wanted, max(0.0, min(STEP_S, give_up - time.monotonic())))
-        except TimedOut:
-            if time.monotonic() >= give_up:
-                raise
-            if stopped():
-                raise Stopped from None
+    def go_on() -> None:
+        if stopped():
+            raise Stopped
+
+    return watching.settled(wanted, int(timeout_s * 1000), go_on)
 
 
 def _check_kind(kind: object, offered: Mapping[str, str], configured: list[str]) -> None:
