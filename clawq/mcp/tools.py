@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from clawq import desk, lease, options
+from clawq import desk, lease, options, waiting
 from clawq.api import watching
 from clawq.client import Producer, refusal
 from clawq.errors import (
@@ -15,7 +16,6 @@ from clawq.errors import (
     LeaseLost,
     NoSuchJob,
     Refused,
-    TimedOut,
     Unconfirmed,
     UsageError,
 )
@@ -30,6 +30,8 @@ Document = dict[str, Any]
 Arguments = Mapping[str, Any]
 
 LARGEST_ID = 2**63 - 1
+STEP_S = 0.5
+"""How soon a wait ends that was given up."""
 
 
 class Answer:
@@ -110,13 +112,13 @@ class Session:
             if not isinstance(wanted, list):
                 raise UsageError(f"job_ids {wanted!r:.80}", "a list of numbers is needed")
             wanted = [_job_id(each) for each in wanted]
-        else:
+        elif whoami(os.environ) is None:
             wanted = list(self.mine)
-        try:
-            outcomes, timed_out = _settled(wanted, timeout, stopped), False
-        except TimedOut as late:
-            outcomes, timed_out = list(late.outcomes), True
-        return {"timed_out": timed_out, "outcomes": [each.as_dict() for each in outcomes]}
+        states = _settled(wanted, timeout, stopped)
+        return {
+            "timed_out": not waiting.is_settled(states),
+            "outcomes": [each.as_dict() for each in watching.look(list(states))],
+        }
 
     def _cancel(self, job_id: int, tree: object) -> Document:
         if not isinstance(tree, bool):
@@ -137,16 +139,27 @@ class Session:
         return {"job_id": job_id, "state": state}
 
 
-class Stopped(Exception):
+class _Stopped(Exception):
     """Nobody waits for the answer any more."""
 
 
-def _settled(wanted: list[int], timeout_s: float, stopped: Callable[[], bool]) -> list[watching.Outcome]:
-    def go_on() -> None:
-        if stopped():
-            raise Stopped
+def _settled(wanted: list[int] | None, timeout_s: float, stopped: Callable[[], bool]) -> waiting.States:
+    """{id: state}. Inside a job one long wait, since each gives the job's slots away and takes them back; it
+    ends, as if it had died, when nobody waits for it. Outside it is only looking, in steps."""
 
-    return watching.settled(wanted, int(timeout_s * 1000), go_on)
+    def tell(_: waiting.States) -> None:
+        if stopped():
+            raise _Stopped
+
+    if whoami(os.environ) is not None:
+        return waiting.until_settled(wanted, int(timeout_s * 1000), tell)
+    give_up = time.monotonic() + timeout_s
+    while wanted:
+        left = max(0.0, give_up - time.monotonic())
+        states = waiting.until_settled(wanted, int(min(STEP_S, left) * 1000), tell)
+        if waiting.is_settled(states) or left <= STEP_S:
+            return states
+    return {}
 
 
 def _check_kind(kind: object, offered: Mapping[str, str], configured: list[str]) -> None:
