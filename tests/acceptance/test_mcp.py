@@ -130,6 +130,9 @@ def test_from_enqueue_to_its_result(fleet: Fleet) -> None:
         failed, told = await ask("job_status", job_id=1)
         assert told == fleet.json("show", 1)
         assert told["result"] == {"seen": 7}
+        # Half a character, which JSON can write and UTF-8 cannot.
+        rows(fleet.home, "UPDATE jobs SET result = '[\"\\ud800\"]' WHERE id = 1")
+        assert (await ask("job_status", job_id=1))[1]["result"] == ["?"]
 
     talk(script)
 
