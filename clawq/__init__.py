@@ -16,6 +16,7 @@ __all__ = [
     "TimedOut",
     "Unconfirmed",
     "UsageError",
+    "ask",
     "beat",
     "effect",
     "enqueue",
@@ -31,7 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from clawq.api.producing import enqueue, enqueue_many
     from clawq.api.watching import Outcome, job, wait
-    from clawq.api.working import SideEffect, beat, effect, fail, spend, throttle
+    from clawq.api.working import SideEffect, ask, beat, effect, fail, spend, throttle
     from clawq.client import Receipt
     from clawq.errors import (
         Busy,
@@ -50,7 +51,7 @@ else:
     _WHERE = {
         "clawq.api.producing": ("enqueue", "enqueue_many"),
         "clawq.api.watching": ("Outcome", "job", "wait"),
-        "clawq.api.working": ("SideEffect", "beat", "effect", "fail", "spend", "throttle"),
+        "clawq.api.working": ("SideEffect", "ask", "beat", "effect", "fail", "spend", "throttle"),
         "clawq.client": ("Receipt",),
     }
 

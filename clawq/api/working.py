@@ -5,7 +5,7 @@ for the same attempt, and so does a child process that inherits them.
 """
 
 from clawq import lease
-from clawq.errors import Busy, ClawqError, EffectHeld, Unconfirmed
+from clawq.errors import Busy, ClawqError, EffectHeld, TimedOut, Unconfirmed
 from clawq.options import span
 
 TYPE_CHECKING = False
@@ -103,6 +103,21 @@ def effect(key: str, scope: "Literal['job', 'tenant'] | None" = None) -> SideEff
     StorageError or Busy when the confirmation could not be written; it is open then.
     """
     return SideEffect(key, scope)
+
+
+def ask(question: str, timeout: "str | float | timedelta | None" = None) -> bool:
+    """Put a question to a person and wait for the answer, with this job's slots given back meanwhile.
+
+    True: approved; false: denied, or too late to be asked. It is withdrawn when the attempt ends, and a retry
+    asks again. Raises TimedOut (nobody has answered), Refused (``held_full``), LeaseLost, UsageError outside
+    a job, StorageError and Busy.
+    """
+    from clawq.waiting import ask
+
+    answer = ask(question, None if timeout is None else span("timeout", timeout))
+    if answer.timed_out:
+        raise TimedOut(f"nobody has answered question {answer.job_id} in time", "it is withdrawn at the end")
+    return answer.approved
 
 
 def throttle(resource: str, duration: "str | float | timedelta") -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import clawq
 from tests.fleet import ROOT, Fleet
+from tests.waiting import until
 
 DOC = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python (run|agent)\n(.*?)^```", DOC, re.DOTALL | re.MULTILINE)
@@ -131,6 +132,29 @@ def test_what_was_done_is_skipped_and_what_is_open_is_not_repeated(fleet: Fleet)
     ]
     assert fleet.state(job_id) == "unknown"
     assert fleet.json("show", job_id)["attempts"][0]["error"].startswith("so it is")
+
+
+@pytest.mark.parametrize(("verb", "said"), [("approve", "True"), ("deny", "False")])
+def test_a_person_is_asked(fleet: Fleet, verb: str, said: str) -> None:
+    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import clawq; print(clawq.ask('Send it?'))"
+    with fleet.supervised():
+        job_id = fleet.enqueue("mail", "--", sys.executable, "-c", script)
+        (question,) = until(lambda: fleet.json("list", "--state", "held"), 20, "no question was put")
+        fleet.until_state(job_id, "waiting")
+        fleet.clawq(verb, question["id"])
+        fleet.until_state(job_id, "succeeded")
+    assert fleet.clawq("logs", job_id).stdout == f"{said}\n"
+
+
+def test_a_question_that_nobody_answers_times_out(fleet: Fleet) -> None:
+    script = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import clawq\n"
+        "try: clawq.ask('Send it?', timeout=0.2)\nexcept clawq.TimedOut as late: print(late.reason)"
+    )
+    with fleet.supervised():
+        job_id = fleet.enqueue("mail", "--", sys.executable, "-c", script)
+        fleet.until_state(job_id, "succeeded")
+    assert fleet.clawq("logs", job_id).stdout == "timed_out\n"
 
 
 def test_an_old_token_is_lease_lost(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
