@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -84,14 +84,7 @@ def wait(
     (``not_allowed``, ``never_fits``).
     """
     wanted = None if jobs is None else ids_of(jobs)
-    return settled(wanted, None if timeout is None else options.span("timeout", timeout))
-
-
-def settled(
-    wanted: list[int] | None, timeout_ms: int | None, at_each_look: Callable[[], None] = lambda: None
-) -> list[Outcome]:
-    """As ``wait``, for ids; what ``at_each_look`` raises ends the wait."""
-    states = until_settled(wanted, timeout_ms, lambda states: at_each_look())
+    states = until_settled(wanted, None if timeout is None else options.span("timeout", timeout))
     seen = look(list(states))
     if is_settled(states):
         return seen
