@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 HOT = {"enqueue": "enqueue", "add": "enqueue"}
 HOT |= {name: name for name in ("throttle", "spend", "fail", "beat", "effect", "wait", "ask")}
 """Verb -> its module in clawq.cli."""
+LIGHT: "dict[tuple[str, ...], str]" = {("status", "--json"): "overview"}
+"""Command lines that need no Typer -> their module."""
 BUG = 70
 INTERRUPTED = 130
 UNWRITTEN = 74
@@ -27,7 +29,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     if sys.stdin is None or sys.stdout is None or sys.stderr is None:
         _open_standard_files()
-    hot = bool(words) and words[0] in HOT
+    hot = bool(words) and (words[0] in HOT or tuple(words) in LIGHT)
     code = _guarded(_hot if hot else _app, words)
     code = _flushed(code)
     if hot:
@@ -38,7 +40,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 def _hot(words: "Sequence[str]") -> int:
     _load_apsw()
-    name = HOT[words[0]]
+    name = LIGHT.get(tuple(words)) or HOT[words[0]]
     code: int = getattr(__import__(f"clawq.cli.{name}").cli, name).main(words[1:])
     return code
 

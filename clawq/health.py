@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
 from clawq.rules import alerts
@@ -55,7 +54,5 @@ def alarms(
     """
     facts = store.facts(db, settings, status, now)
     return alerts.alerts(
-        dataclasses.replace(
-            facts, broken=broken, pid=pid, silent_ms=silent_ms, ticking=ticking, ending=mode in ENDING
-        )
+        facts._replace(broken=broken, pid=pid, silent_ms=silent_ms, ticking=ticking, ending=mode in ENDING)
     )

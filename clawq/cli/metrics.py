@@ -40,7 +40,7 @@ def metrics(
 
 def _look() -> list[tuple[Series, list[Point]]]:
     from clawq.cli import series
-    from clawq.cli.status import look
+    from clawq.cli.overview import look
     from clawq.store import counts
 
     status = look()

@@ -7,7 +7,7 @@ others hold is the queue at work. What no rule of admission explains is an alert
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from clawq.rules.admission import HOST_REASONS
@@ -108,8 +108,7 @@ class Pause(NamedTuple):
     lift: str
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """What is known. Ages are milliseconds; ``now`` has been taken off already."""
 
     oldest_age_ms: int = 600_000
@@ -138,8 +137,8 @@ class Facts:
     """Jobs of which a retry started after their deadline."""
     repeats: Sequence[Repeat] = ()
     full_resources: frozenset[str] = frozenset()
-    tenant_limits: Mapping[str, int] = field(default_factory=dict)
-    kind_limits: Mapping[str, int] = field(default_factory=dict)
+    tenant_limits: Mapping[str, int] = MappingProxyType({})
+    kind_limits: Mapping[str, int] = MappingProxyType({})
     """Those that there are."""
     samples: Sequence[Sample] = ()
     """The latest last."""

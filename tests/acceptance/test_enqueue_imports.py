@@ -215,3 +215,12 @@ def test_a_changed_file_costs_its_compiler_once(home: Home) -> None:
     configure(home, "[limits\n")
     assert "pydantic" in imported("enqueue", "--", "true") or rows(home, "SELECT error FROM config")[0][0]
     assert imported("enqueue", "--", "true") == ALWAYS
+
+
+def test_status_for_scripts_loads_nothing_that_draws(home: Home) -> None:
+    """It is asked for each second by whoever has a panel."""
+    clawq("enqueue", "--", "true")
+    dear = {"typer", "rich", "pydantic", "dataclasses", "asyncio", "subprocess", "inspect", "clawq.config"}
+    if sys.platform.startswith("linux"):
+        dear.add("psutil")
+    assert dear & imported("status", "--json") == set()
