@@ -1,5 +1,7 @@
-"""The document of `clawq status`, and `clawq status --json` itself, which scripts ask for each second: neither
-Typer nor Rich is loaded."""
+"""The document of `clawq status`, and `clawq status --json` itself, which scripts ask for each second.
+
+Neither Typer nor Rich is loaded.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def boot_id() -> str:
 
 
 def available_mb() -> int | None:
-    """MiB that can be had without swapping. Linux only: psutil, which knows it everywhere, is long to load."""
+    """MiB that can be had without swapping. Linux only; psutil knows it everywhere and is long to load."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
             for line in file:

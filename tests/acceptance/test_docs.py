@@ -23,6 +23,7 @@ DOCUMENTS += [
         "guarantees",
         "operations",
         "overload",
+        "performance",
         "results",
         "service",
         "state-machine",
