@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from clawq import desk
+from clawq.mcp import schema
 from clawq.mcp.tools import Session
 from clawq.paths import Home
 from tests.fleet import ROOT, Fleet
@@ -370,11 +372,9 @@ def test_the_page_names_every_tool_and_its_arguments(fleet: Fleet) -> None:
         for name, arguments in re.findall(r"^\| `(\w+)` \|([^|]*)\|", DOC, re.MULTILINE)
     }
 
-    async def script(ask: Asked) -> None:
-        told = (await ask.client.list_tools()).tools
-        assert {tool.name: set(tool.input_schema["properties"]) for tool in told} == table
-
-    talk(script)
+    with desk.reading() as here:
+        declared = schema.tools(here.settings()[0])
+    assert {tool.name: set(tool.arguments) for tool in declared} == table
 
 
 @pytest.mark.parametrize("page", [DOC, README], ids=["docs/mcp.md", "README.md"])
