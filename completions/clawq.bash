@@ -81,7 +81,7 @@ _clawq() {
         "events --since") return ;;
         "events --limit") return ;;
         "history --since") return ;;
-        "metrics --textfile") return ;;
+        "metrics --textfile") IFS=$'\n'; compopt -o filenames 2>/dev/null; COMPREPLY=( $(compgen -f -- "$cur") ); return ;;
         "edit --priority") return ;;
         "edit --band") COMPREPLY=( $(compgen -W "critical interactive normal bulk" -- "$cur") ); return ;;
         "edit --delay") return ;;

@@ -19,7 +19,7 @@ MODE = 0o644
 def metrics(
     textfile: Annotated[
         str | None,
-        typer.Option("--textfile", metavar="PATH", help="Write a file for node_exporter instead."),
+        typer.Option("--textfile", metavar="FILE", help="Write a file for node_exporter instead."),
     ] = None,
     as_json: params.AsJson = False,
 ) -> int:
