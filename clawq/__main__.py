@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 HOT = {"enqueue": "enqueue", "add": "enqueue"}
 HOT |= {name: name for name in ("throttle", "spend", "fail", "beat", "effect", "wait", "ask")}
+HOT["_offer"] = "offer"
 """Verb -> its module in clawq.cli."""
 LIGHT: "dict[tuple[str, ...], str]" = {("status", "--json"): "overview"}
 """Command lines that need no Typer -> their module."""

@@ -25,6 +25,36 @@ function __clawq_command
     complete -C (string join ' ' -- (string escape -- $words[$first..-1]) $typed)
 end
 
+# No operand yet: __clawq_first FLAG..., those that a value follows.
+function __clawq_first
+    set -l words (commandline -opc)
+    set -l value
+    for word in $words[3..-1]
+        if test -n "$value"
+            set value
+        else if contains -- $word $argv
+            set value yes
+        else if not string match -q -- '-*' $word
+            return 1
+        end
+    end
+end
+
+# What this queue has: __clawq_offer TOPIC...
+function __clawq_offer
+    set -l words (commandline -opc)
+    set -l program (string replace -r '^~/' "$HOME/" -- $words[1])
+    type -q -- $program; and $program _offer $argv -- $words[2..-1] 2>/dev/null
+end
+
+# The same, after those that stand before a comma.
+function __clawq_offer_list
+    set -l before (string replace -r '^--[a-z-]+=' '' -- (commandline -ct) | string replace -r '[^,]*$' '')
+    for each in (__clawq_offer $argv)
+        echo $before$each
+    end
+end
+
 complete -c clawq -f
 complete -c clawq -n __clawq_after_dashes -a '(__clawq_command)'
 complete -c clawq -n '__clawq_at' -l version -d 'Print the version'
@@ -72,8 +102,8 @@ complete -c clawq -n '__clawq_in enqueue' -l dedupe-scope -x -a 'ever active' -d
 complete -c clawq -n '__clawq_in enqueue' -l exclusive -x -d 'One running job per name, as flock would'
 complete -c clawq -n '__clawq_in enqueue' -l priority -x -d 'A point is worth a minute of waiting; default 0'
 complete -c clawq -n '__clawq_in enqueue' -l band -x -a 'critical interactive normal bulk' -d 'Served in the order critical, interactive, normal, bulk'
-complete -c clawq -n '__clawq_in enqueue' -l tenant -x -d 'Whose job it is'
-complete -c clawq -n '__clawq_in enqueue' -l needs -x -d 'Resources it holds one slot of each while it runs'
+complete -c clawq -n '__clawq_in enqueue' -l tenant -x -k -a '(__clawq_offer tenants)' -d 'Whose job it is'
+complete -c clawq -n '__clawq_in enqueue' -l needs -x -k -a '(__clawq_offer_list resources)' -d 'Resources it holds one slot of each while it runs'
 complete -c clawq -n '__clawq_in enqueue' -l delay -x -d 'Not before this long from now: 90s, 10m, 2h, 1d'
 complete -c clawq -n '__clawq_in enqueue' -l at -x -d 'Not before: the next HH:MM, or ISO 8601'
 complete -c clawq -n '__clawq_in enqueue' -l stale-after -x -d 'Not started by then, counted from now: expired'
@@ -82,7 +112,7 @@ complete -c clawq -n '__clawq_in enqueue' -l timeout -x -d 'How long one attempt
 complete -c clawq -n '__clawq_in enqueue' -l max-attempts -x -d 'Attempts before it is dead'
 complete -c clawq -n '__clawq_in enqueue' -l on-lost -x -a 'retry unknown' -d 'When an attempt\'s end cannot be told: retry, or unknown (ask a person)'
 complete -c clawq -n '__clawq_in enqueue' -l hold -d 'Wait for `clawq approve`'
-complete -c clawq -n '__clawq_in enqueue' -l parent -x -d 'The job that this one is a child of; inside a job: that job'
+complete -c clawq -n '__clawq_in enqueue' -l parent -x -k -a '(__clawq_offer jobs parent)' -d 'The job that this one is a child of; inside a job: that job'
 complete -c clawq -n '__clawq_in enqueue' -l on-parent-end -x -a 'keep cancel' -d 'What becomes of a child when its parent ends: keep (default) or cancel'
 complete -c clawq -n '__clawq_in enqueue' -l cwd -x -a '(__fish_complete_directories)' -d 'Where it runs; default: here'
 complete -c clawq -n '__clawq_in enqueue' -l env -x -d 'A variable for it, or one copied from here; may be repeated'
@@ -92,14 +122,15 @@ complete -c clawq -n '__clawq_in enqueue' -l batch -r -F -d 'One JSON object a l
 complete -c clawq -n '__clawq_in enqueue' -l json -d 'Answer with one JSON object (a batch: one a line)'
 complete -c clawq -n '__clawq_in enqueue' -l print-id -d 'Print the job\'s id'
 complete -c clawq -n '__clawq_in enqueue' -s h -l help -d 'Show what it takes'
+complete -c clawq -n '__clawq_in enqueue; and __clawq_first --payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --parent --on-parent-end --cwd --env --batch' -k -a '(__clawq_offer configured)'
 complete -c clawq -n '__clawq_in add' -l payload -r -F -d 'Handed to the job: JSON of at most 64 KiB, a file or stdin'
 complete -c clawq -n '__clawq_in add' -l dedupe-key -x -d 'Accept once per tenant and kind; {date}, {hour}, {minute} are the local slot'
 complete -c clawq -n '__clawq_in add' -l dedupe-scope -x -a 'ever active' -d 'How long the key holds: ever (default), or active (until the job ends)'
 complete -c clawq -n '__clawq_in add' -l exclusive -x -d 'One running job per name, as flock would'
 complete -c clawq -n '__clawq_in add' -l priority -x -d 'A point is worth a minute of waiting; default 0'
 complete -c clawq -n '__clawq_in add' -l band -x -a 'critical interactive normal bulk' -d 'Served in the order critical, interactive, normal, bulk'
-complete -c clawq -n '__clawq_in add' -l tenant -x -d 'Whose job it is'
-complete -c clawq -n '__clawq_in add' -l needs -x -d 'Resources it holds one slot of each while it runs'
+complete -c clawq -n '__clawq_in add' -l tenant -x -k -a '(__clawq_offer tenants)' -d 'Whose job it is'
+complete -c clawq -n '__clawq_in add' -l needs -x -k -a '(__clawq_offer_list resources)' -d 'Resources it holds one slot of each while it runs'
 complete -c clawq -n '__clawq_in add' -l delay -x -d 'Not before this long from now: 90s, 10m, 2h, 1d'
 complete -c clawq -n '__clawq_in add' -l at -x -d 'Not before: the next HH:MM, or ISO 8601'
 complete -c clawq -n '__clawq_in add' -l stale-after -x -d 'Not started by then, counted from now: expired'
@@ -108,7 +139,7 @@ complete -c clawq -n '__clawq_in add' -l timeout -x -d 'How long one attempt may
 complete -c clawq -n '__clawq_in add' -l max-attempts -x -d 'Attempts before it is dead'
 complete -c clawq -n '__clawq_in add' -l on-lost -x -a 'retry unknown' -d 'When an attempt\'s end cannot be told: retry, or unknown (ask a person)'
 complete -c clawq -n '__clawq_in add' -l hold -d 'Wait for `clawq approve`'
-complete -c clawq -n '__clawq_in add' -l parent -x -d 'The job that this one is a child of; inside a job: that job'
+complete -c clawq -n '__clawq_in add' -l parent -x -k -a '(__clawq_offer jobs parent)' -d 'The job that this one is a child of; inside a job: that job'
 complete -c clawq -n '__clawq_in add' -l on-parent-end -x -a 'keep cancel' -d 'What becomes of a child when its parent ends: keep (default) or cancel'
 complete -c clawq -n '__clawq_in add' -l cwd -x -a '(__fish_complete_directories)' -d 'Where it runs; default: here'
 complete -c clawq -n '__clawq_in add' -l env -x -d 'A variable for it, or one copied from here; may be repeated'
@@ -118,6 +149,7 @@ complete -c clawq -n '__clawq_in add' -l batch -r -F -d 'One JSON object a line:
 complete -c clawq -n '__clawq_in add' -l json -d 'Answer with one JSON object (a batch: one a line)'
 complete -c clawq -n '__clawq_in add' -l print-id -d 'Print the job\'s id'
 complete -c clawq -n '__clawq_in add' -s h -l help -d 'Show what it takes'
+complete -c clawq -n '__clawq_in add; and __clawq_first --payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --parent --on-parent-end --cwd --env --batch' -k -a '(__clawq_offer configured)'
 complete -c clawq -n '__clawq_in run' -l until-idle -d 'End when nothing runs, is queued or is scheduled'
 complete -c clawq -n '__clawq_in run' -l observe -d 'Start whatever is due and record what would have been refused'
 complete -c clawq -n '__clawq_in run' -l standby -d 'Wait for a supervisor that is already running to end (for services)'
@@ -129,24 +161,28 @@ complete -c clawq -n '__clawq_in status' -l watch -d 'Refresh in place until Ctr
 complete -c clawq -n '__clawq_in status' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in status' -s h -l help -d 'Show what it takes'
 complete -c clawq -n '__clawq_in list' -l state -x -a 'scheduled queued held starting running waiting unknown succeeded dead expired cancelled' -d 'Only jobs in this state'
-complete -c clawq -n '__clawq_in list' -l kind -x -d 'Only jobs of this kind'
-complete -c clawq -n '__clawq_in list' -l tenant -x -d 'Only this tenant\'s jobs'
+complete -c clawq -n '__clawq_in list' -l kind -x -k -a '(__clawq_offer kinds)' -d 'Only jobs of this kind'
+complete -c clawq -n '__clawq_in list' -l tenant -x -k -a '(__clawq_offer tenants)' -d 'Only this tenant\'s jobs'
 complete -c clawq -n '__clawq_in list' -l limit -x -d 'At most so many rows'
 complete -c clawq -n '__clawq_in list' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in list' -s h -l help -d 'Show what it takes'
 complete -c clawq -n '__clawq_in show' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in show' -s h -l help -d 'Show what it takes'
+complete -c clawq -n '__clawq_in show' -k -a '(__clawq_offer jobs show)'
 complete -c clawq -n '__clawq_in why' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in why' -s h -l help -d 'Show what it takes'
+complete -c clawq -n '__clawq_in why' -k -a '(__clawq_offer jobs why)'
 complete -c clawq -n '__clawq_in logs' -l follow -s f -d 'Go on with what comes, over all attempts, until the job ends'
-complete -c clawq -n '__clawq_in logs' -l attempt -x -d 'This attempt only; default: the last'
+complete -c clawq -n '__clawq_in logs' -l attempt -x -k -a '(__clawq_offer attempts)' -d 'This attempt only; default: the last'
 complete -c clawq -n '__clawq_in logs' -s n -x -d 'Only so many of the last lines'
 complete -c clawq -n '__clawq_in logs' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in logs' -s h -l help -d 'Show what it takes'
+complete -c clawq -n '__clawq_in logs; and __clawq_first --attempt -n' -k -a '(__clawq_offer jobs logs)'
 complete -c clawq -n '__clawq_in wait' -l timeout -x -d 'Give up after this long: 90s, 10m, 2h, 1d'
 complete -c clawq -n '__clawq_in wait' -l json -d 'Answer with one JSON array: how each job ended, and its result'
 complete -c clawq -n '__clawq_in wait' -s h -l help -d 'Show what it takes'
-complete -c clawq -n '__clawq_in dead' -l kind -x -d 'Only jobs of this kind'
+complete -c clawq -n '__clawq_in wait' -k -a '(__clawq_offer jobs wait)'
+complete -c clawq -n '__clawq_in dead' -l kind -x -k -a '(__clawq_offer kinds)' -d 'Only jobs of this kind'
 complete -c clawq -n '__clawq_in dead' -l limit -x -d 'At most so many rows'
 complete -c clawq -n '__clawq_in dead' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in dead' -s h -l help -d 'Show what it takes'
@@ -169,13 +205,17 @@ complete -c clawq -n '__clawq_in metrics' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in metrics' -s h -l help -d 'Show what it takes'
 complete -c clawq -n '__clawq_in retry' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in retry' -s h -l help -d 'Show what it takes'
+complete -c clawq -n '__clawq_in retry' -k -a '(__clawq_offer jobs retry)'
 complete -c clawq -n '__clawq_in cancel' -l tree -d 'End all that runs below them too'
 complete -c clawq -n '__clawq_in cancel' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in cancel' -s h -l help -d 'Show what it takes'
+complete -c clawq -n '__clawq_in cancel' -k -a '(__clawq_offer jobs cancel)'
 complete -c clawq -n '__clawq_in approve' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in approve' -s h -l help -d 'Show what it takes'
+complete -c clawq -n '__clawq_in approve' -k -a '(__clawq_offer jobs approve)'
 complete -c clawq -n '__clawq_in deny' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in deny' -s h -l help -d 'Show what it takes'
+complete -c clawq -n '__clawq_in deny' -k -a '(__clawq_offer jobs deny)'
 complete -c clawq -n '__clawq_in edit' -l priority -x -d 'A point is worth a minute of waiting; default 0'
 complete -c clawq -n '__clawq_in edit' -l band -x -a 'critical interactive normal bulk' -d 'Served in the order critical, interactive, normal, bulk'
 complete -c clawq -n '__clawq_in edit' -l delay -x -d 'Not before this long from now: 90s, 10m, 2h, 1d'
@@ -186,21 +226,23 @@ complete -c clawq -n '__clawq_in edit' -l timeout -x -d 'How long one attempt ma
 complete -c clawq -n '__clawq_in edit' -l max-attempts -x -d 'Attempts before it is dead'
 complete -c clawq -n '__clawq_in edit' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in edit' -s h -l help -d 'Show what it takes'
+complete -c clawq -n '__clawq_in edit' -k -a '(__clawq_offer jobs edit)'
 complete -c clawq -n '__clawq_in reconcile' -l succeeded -d 'It happened'
 complete -c clawq -n '__clawq_in reconcile' -l failed -d 'It did not, and shall not be tried again'
 complete -c clawq -n '__clawq_in reconcile' -l requeue -d 'It did not: run it again from the start'
 complete -c clawq -n '__clawq_in reconcile' -l note -x -d 'Why; kept in the job\'s events'
 complete -c clawq -n '__clawq_in reconcile' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in reconcile' -s h -l help -d 'Show what it takes'
-complete -c clawq -n '__clawq_in pause' -l tenant -x -d 'Only this tenant\'s jobs'
-complete -c clawq -n '__clawq_in pause' -l kind -x -d 'Only jobs of this kind'
-complete -c clawq -n '__clawq_in pause' -l resource -x -d 'Only jobs that need this resource'
+complete -c clawq -n '__clawq_in reconcile' -k -a '(__clawq_offer jobs reconcile)'
+complete -c clawq -n '__clawq_in pause' -l tenant -x -k -a '(__clawq_offer tenants)' -d 'Only this tenant\'s jobs'
+complete -c clawq -n '__clawq_in pause' -l kind -x -k -a '(__clawq_offer kinds)' -d 'Only jobs of this kind'
+complete -c clawq -n '__clawq_in pause' -l resource -x -k -a '(__clawq_offer resources)' -d 'Only jobs that need this resource'
 complete -c clawq -n '__clawq_in pause' -l band -x -a 'critical interactive normal bulk' -d 'Only jobs of this band'
 complete -c clawq -n '__clawq_in pause' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in pause' -s h -l help -d 'Show what it takes'
-complete -c clawq -n '__clawq_in resume' -l tenant -x -d 'Only this tenant\'s jobs'
-complete -c clawq -n '__clawq_in resume' -l kind -x -d 'Only jobs of this kind'
-complete -c clawq -n '__clawq_in resume' -l resource -x -d 'Only jobs that need this resource'
+complete -c clawq -n '__clawq_in resume' -l tenant -x -k -a '(__clawq_offer paused tenant)' -d 'Only this tenant\'s jobs'
+complete -c clawq -n '__clawq_in resume' -l kind -x -k -a '(__clawq_offer paused kind)' -d 'Only jobs of this kind'
+complete -c clawq -n '__clawq_in resume' -l resource -x -k -a '(__clawq_offer paused resource)' -d 'Only jobs that need this resource'
 complete -c clawq -n '__clawq_in resume' -l band -x -a 'critical interactive normal bulk' -d 'Only jobs of this band'
 complete -c clawq -n '__clawq_in resume' -l json -d 'Print JSON'
 complete -c clawq -n '__clawq_in resume' -s h -l help -d 'Show what it takes'
@@ -211,11 +253,13 @@ complete -c clawq -n '__clawq_in prune' -s h -l help -d 'Show what it takes'
 complete -c clawq -n '__clawq_in throttle' -l for -x -d 'How long: 90s, 10m, 2h, at most 1d; 0 ends a rest now'
 complete -c clawq -n '__clawq_in throttle' -l json -d 'Answer with one JSON object'
 complete -c clawq -n '__clawq_in throttle' -s h -l help -d 'Show what it takes'
+complete -c clawq -n '__clawq_in throttle; and __clawq_first --for' -k -a '(__clawq_offer resources)'
 complete -c clawq -n '__clawq_in spend' -l json -d 'Answer with one JSON object'
 complete -c clawq -n '__clawq_in spend' -s h -l help -d 'Show what it takes'
+complete -c clawq -n '__clawq_in spend; and __clawq_first ' -k -a '(__clawq_offer budgets)'
 complete -c clawq -n '__clawq_in fail' -l class -x -a 'transient permanent rate_limit' -d 'transient, permanent or rate_limit'
-complete -c clawq -n '__clawq_in fail' -l reason -x -d 'The word that a retry is counted under; default: the class'
-complete -c clawq -n '__clawq_in fail' -l resource -x -d 'Whose limit it is; default: every provider that the job holds'
+complete -c clawq -n '__clawq_in fail' -l reason -x -k -a '(__clawq_offer reasons)' -d 'The word that a retry is counted under; default: the class'
+complete -c clawq -n '__clawq_in fail' -l resource -x -k -a '(__clawq_offer resources)' -d 'Whose limit it is; default: every provider that the job holds'
 complete -c clawq -n '__clawq_in fail' -l retry-after -x -d 'No retry sooner: 90s, 10m, 2h, 1d'
 complete -c clawq -n '__clawq_in fail' -s m -l message -x -d 'What went wrong, in a line'
 complete -c clawq -n '__clawq_in fail' -l json -d 'Answer with one JSON object'

@@ -96,6 +96,30 @@ def open_readonly(home: Home, busy_ms: int = BUSY_MS) -> apsw.Connection | None:
     return db
 
 
+def open_glance(home: Home, busy_ms: int) -> apsw.Connection | None:
+    """A connection that can only read, for whoever would rather see nothing than wait or migrate.
+
+    None when there is no database of this very version. Raises StorageError and Busy.
+    """
+    with storage_errors(home.db):
+        if not _is_there(home.db):
+            return None
+        db = apsw.Connection(sqlite_name(home.db), flags=apsw.SQLITE_OPEN_READONLY)
+        _prepare(db, busy_ms)
+        if _check_ours(db, home.db) == SCHEMA_VERSION:
+            return db
+        db.close()
+    return None
+
+
+def memory_db() -> apsw.Connection:
+    """An empty queue that goes when it is closed."""
+    db = apsw.Connection(":memory:")
+    with Immediate(db):
+        build_schema(db)
+    return db
+
+
 def _is_there(path: str) -> bool:
     """Whether there is a database to open. Raises StorageError for a folder, or a pipe, which would hang."""
     try:

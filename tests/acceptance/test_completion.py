@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import re
-import select
 import shlex
-import shutil
 import subprocess
-import time
-from collections.abc import Callable
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,8 +12,11 @@ import pytest
 from clawq import options
 from clawq import states as job
 from clawq.cli import completion
-
-FOLDER = Path(__file__).parents[2] / "completions"
+from clawq.paths import Home
+from clawq.store import jobs, offers
+from tests import shells
+from tests.producers import LAUNCHER, clawq, configure, rows
+from tests.shells import ASK, FOLDER, bare
 
 
 @pytest.mark.parametrize("name", completion.SHELLS)
@@ -28,101 +25,10 @@ def test_the_files_are_current(name: str) -> None:
     assert {path.name for path in FOLDER.iterdir()} == set(completion.SHELLS)
 
 
-def _shell(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
-
-
 @pytest.mark.parametrize(("name", "shell"), completion.SHELLS.items())
 def test_the_shell_accepts_the_file(name: str, shell: str) -> None:
-    done = subprocess.run([_shell(shell), "-n", str(FOLDER / name)], capture_output=True, text=True)
+    done = subprocess.run([shells.shell(shell), "-n", str(FOLDER / name)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-# ---------------------------------------------------------------- asking the shells
-
-
-def ask_bash(line: str, folder: Path) -> set[str]:
-    """As readline would: words split at = and :, the last one being completed."""
-    words = [word for word in re.split(r"\s+|(=)", line) if word]
-    if line.endswith(" "):
-        words.append("")
-    script = (
-        f"source {shlex.quote(str(FOLDER / 'clawq.bash'))}; COMP_WORDS=({' '.join(map(shlex.quote, words))});"
-        f'COMP_CWORD={len(words) - 1}; _clawq; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    )
-    done = subprocess.run(
-        [_shell("bash"), "--norc", "-uc", script], capture_output=True, text=True, cwd=folder, timeout=60
-    )
-    assert done.stderr == ""
-    return {each for each in done.stdout.splitlines() if each}
-
-
-def ask_fish(line: str, folder: Path) -> set[str]:
-    script = f"source {shlex.quote(str(FOLDER / 'clawq.fish'))}; complete -C {shlex.quote(line)}"
-    done = subprocess.run(
-        [_shell("fish"), "--no-config", "-c", script], capture_output=True, text=True, cwd=folder, timeout=60
-    )
-    assert done.stderr == ""
-    return {each.partition("\t")[0].rpartition("=")[2] for each in done.stdout.splitlines()}
-
-
-def ask_zsh(line: str, folder: Path) -> set[str]:
-    """Zsh completes only on a terminal: type the line there and press Tab; what it adds is kept by a hook."""
-    hits, done = (shlex.quote(str(folder / name)) for name in ("hits", "done"))
-    # compadd -O tells what would be offered; what completion itself asks with -O, -A and -D is passed on.
-    setup = f"""
-        fpath=({shlex.quote(str(FOLDER))} $fpath); autoload -Uz compinit; compinit -u -D; PS1='> '
-        zstyle ':completion:*' insert-tab false; unsetopt auto_menu list_beep
-        compadd() {{
-            local -a found
-            if [[ ${{@[1,(i)(-|--)]}} == *-(O|A|D)* ]]; then builtin compadd "$@"; return; fi
-            builtin compadd -O found "$@"
-            (( $#found )) && print -rl -- $found >>{hits}
-            builtin compadd "$@"
-        }}
-        _tab() {{ zle complete-word; : >{done} }}
-        zle -N _tab; bindkey '^I' _tab
-        cd {shlex.quote(str(folder))}; : >ready
-    """
-    (folder / "hits").write_text("")
-    for name in ("done", "ready"):
-        (folder / name).unlink(missing_ok=True)
-    (folder / "setup.zsh").write_text(setup)
-    terminal, theirs = pty.openpty()
-    shell = subprocess.Popen(
-        [_shell("zsh"), "-f", "-i"],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-        env=os.environ | {"TERM": "dumb"},
-    )
-    os.close(theirs)
-    try:
-        source = f"source {shlex.quote(str(folder / 'setup.zsh'))}\n"
-        _type(terminal, source, lambda: (folder / "ready").exists())
-        _type(terminal, line + "\t", lambda: (folder / "done").exists())
-        return set((folder / "hits").read_text().splitlines())
-    finally:
-        shell.kill()
-        shell.wait(30)
-        os.close(terminal)
-
-
-def _type(terminal: int, text: str, seen: Callable[[], bool]) -> None:
-    os.write(terminal, text.encode())
-    deadline = time.monotonic() + 30
-    said = b""
-    while not seen():
-        assert time.monotonic() < deadline, said.decode(errors="replace")
-        if select.select([terminal], [], [], 0.02)[0]:
-            said += os.read(terminal, 65_536)  # or the shell waits for us to read
-
-
-ASK = {"bash": ask_bash, "fish": ask_fish, "zsh": ask_zsh}
 
 
 @pytest.fixture
@@ -130,11 +36,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "some file.json").write_text("{}")
     (tmp_path / "some folder").mkdir()
     return tmp_path
-
-
-def bare(answers: set[str]) -> set[str]:
-    """Without what shells add to show that a value follows or that it is a folder."""
-    return {each.replace("\\", "").rstrip("=/ ") for each in answers}
 
 
 @pytest.mark.parametrize("shell", ASK)
@@ -179,3 +80,163 @@ def test_a_payload_may_be_a_file(shell: str, folder: Path) -> None:
 @pytest.mark.parametrize("shell", ASK)
 def test_every_option_of_enqueue_is_offered(shell: str, folder: Path) -> None:
     assert {option.flag for option in options.OPTIONS} <= bare(ASK[shell]("clawq enqueue --", folder))
+
+
+# ---------------------------------------------------------------- what only the queue knows
+
+STRANGE = """it's "so" $x: 1"""
+"""A tenant that every shell has to quote."""
+
+
+@pytest.fixture
+def queue(home: Home, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A job in most states, and a `clawq` on the PATH."""
+    program = folder / "bin" / "clawq"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\n{LAUNCHER}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    configure(
+        home,
+        """
+        [budgets.tokens]
+        limit = 10
+        per = "1h"
+        [tenants.acme]
+        weight = 2
+        [kinds."site.qa"]
+        command = ["true"]
+        errors = [{ contains = "429", class = "rate_limit", reason = "quota" }]
+        """,
+    )
+    lines = [
+        *('{"kind": "site.qa"}', '{"command": ["true"], "hold": true}', '{"kind": "site.qa", "delay": "1d"}'),
+        *['{"command": ["true"]}'] * 3,
+        '{"kind": "site.qa", "tenant": "it\'s \\"so\\" $x: 1"}',
+    ]
+    clawq("enqueue", "--batch", "-", stdin="\n".join(lines).encode())
+    rows(home, "UPDATE jobs SET state = 'starting', token = 7 WHERE id = 4")
+    numbers = "token, job_id, number, claimed_at, lease_ms, lease_until, grace_ms, timeout_ms"
+    attempt = f"INSERT INTO attempts ({numbers}, boot_id, heartbeat, log)"
+    rows(home, f"{attempt} VALUES (7, 4, 3, 0, 0, 0, 0, 0, '', '', '')")
+    rows(home, "UPDATE jobs SET state = 'cancelled', ended_at = 1 WHERE id = 5")
+    rows(home, "UPDATE jobs SET kind = 'gone' WHERE id = 6")
+    clawq("pause", "--tenant", "acme")
+    return home
+
+
+LINES = [
+    ("clawq enqueue ", {"site.qa", "default"}, {"gone", "bulk"}),
+    ("clawq enqueue --band bulk ", {"site.qa"}, {"bulk"}),
+    ("clawq enqueue site.qa ", set(), {"default"}),
+    ("clawq list --kind ", {"site.qa", "default", "gone"}, {"--json"}),
+    ("clawq resume --tenant ", {"acme"}, {"default"}),
+    ("clawq enqueue --needs browser,s", {"shell"}, {"local_model"}),
+    ("clawq throttle ", {"browser", "shell"}, {"tokens"}),
+    ("clawq spend ", {"tokens"}, {"browser"}),
+    ("clawq fail --reason ", {"quota"}, {"--json"}),
+    ("clawq show ", {"1", "2", "3", "4", "5", "6", "7"}, {"default"}),
+    ("clawq approve ", {"2"}, {"1", "3", "4", "5"}),
+    ("clawq edit 3 ", {"1", "2"}, {"3", "4", "5"}),
+    ("clawq retry ", {"5"}, {"1", "2", "3", "4"}),
+    ("clawq logs ", {"4"}, {"1", "2", "3", "5"}),
+    ("clawq logs 4 --attempt ", {"3"}, {"4", "7"}),
+]
+
+
+@pytest.mark.parametrize("shell", ["bash", "fish"])
+def test_the_queues_own_names_are_offered(shell: str, queue: Home, folder: Path) -> None:
+    for line, offered, others in LINES:
+        check_offers(line, ASK[shell](line, folder), offered, others)
+
+
+def test_zsh_offers_the_queues_own_names(queue: Home, folder: Path) -> None:
+    with shells.zsh(folder) as terminal:
+        for line, offered, others in LINES:
+            check_offers(line, terminal.tab(line)[1], offered, others)
+
+
+def check_offers(line: str, answers: set[str], offered: set[str], others: set[str]) -> None:
+    words = {each.rpartition(",")[2] for each in bare(answers)}
+    assert offered <= words, line
+    assert not others & words, line
+
+
+TAB = {"bash": shells.tab_in_bash, "zsh": shells.tab_in_zsh}
+
+
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        *(("bash", f"clawq list --tenant{begin}") for begin in (" it", ' "it', "=it", """ it\\'s\\ \\"so""")),
+        *(("zsh", f"clawq list --tenant{begin}") for begin in (" it", ' "it', "=it")),
+    ],
+)
+def test_a_tab_makes_a_word_that_the_shell_reads_back(
+    shell: str, line: str, queue: Home, folder: Path
+) -> None:
+    completed = TAB[shell](line, folder)
+    echo = f"set -- {completed.removeprefix('clawq')}; printf '%s\\n' \"$@\""
+    read = subprocess.run([shells.shell(shell), "-c", echo], capture_output=True, text=True, check=True)
+    assert read.stdout.replace("--tenant=", "--tenant\n").splitlines() == ["list", "--tenant", STRANGE]
+
+
+def test_bash_lists_what_each_job_is_and_types_its_number_alone(queue: Home, folder: Path) -> None:
+    assert "2  (default, held)" in shells.ask_bash("clawq show ", folder)
+    assert shells.ask_bash("clawq approve ", folder) == {"2"}
+
+
+def test_fish_says_what_each_job_is_latest_first(queue: Home, folder: Path) -> None:
+    script = f"source {shlex.quote(str(FOLDER / 'clawq.fish'))}; complete -C 'clawq cancel '"
+    done = subprocess.run(
+        [shells.shell("fish"), "--no-config", "-c", script], capture_output=True, text=True, cwd=folder
+    )
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("-")]
+    assert lines[0] == "7\tsite.qa, queued"
+    assert [line.partition("\t")[0] for line in lines] == ["7", "6", "4", "3", "2", "1"]
+
+
+@pytest.mark.parametrize("trouble", ["nothing there", "broken file", "no database", "newer", "no folder"])
+def test_a_tab_says_nothing_whatever_is_wrong(
+    trouble: str, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if trouble == "broken file":
+        configure(home, "[limits\n")
+    elif trouble == "no database":
+        Path(home.data).mkdir()
+        Path(home.db).write_text("hello")
+    elif trouble == "newer":
+        clawq("enqueue", "--", "true")
+        rows(home, "PRAGMA user_version=999")
+    elif trouble == "no folder":
+        monkeypatch.setenv("CLAWQ_HOME", "/dev/null/x")
+    before = Path(home.db).exists()
+    for topic in (["kinds"], ["jobs", "show"], ["attempts"], ["attempts", "--", "9" * 30], ["what"], []):
+        done = clawq("_offer", *topic)
+        assert done.stderr == ""
+    assert Path(home.db).exists() == before
+    if trouble == "nothing there":
+        assert "browser\tlimit 2\n" in clawq("_offer", "resources").stdout
+
+
+def test_a_kind_is_offered_as_soon_as_it_is_written(home: Home) -> None:
+    clawq("enqueue", "--", "true")
+    configure(home, '[kinds.new]\ncommand = ["echo", "hello"]\n')
+    assert "new\techo hello\n" in clawq("_offer", "configured").stdout
+
+
+def test_names_come_out_in_every_locale(home: Home) -> None:
+    clawq("enqueue", "--tenant", "zoë", "--", "true")
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCHER, "_offer", "tenants"],
+        capture_output=True,
+        env={"CLAWQ_HOME": home.data, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    )
+    assert done.stdout.decode() == "zoë\t\n"
+
+
+def test_the_states_are_those_that_the_commands_take() -> None:
+    assert offers.TAKES["retry"] == jobs.RETRIED
+    assert set(offers.TAKES) | {"logs", "parent"} >= {
+        verb.name for _, verb in completion.every(completion.tree()) if verb.operand == "ID"
+    }

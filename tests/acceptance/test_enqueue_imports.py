@@ -160,6 +160,18 @@ def test_what_agents_tell_is_as_cheap(home: Home, monkeypatch: pytest.MonkeyPatc
     assert imported("spend", "tokens", "11", code=75) == no_poke | {"clawq.cli.spend"}
 
 
+def test_a_tab_is_cheaper_than_a_job(home: Home) -> None:
+    configure(home, '[kinds.a]\ncommand = ["true"]\n')
+    clawq("enqueue", "--", "true")
+    allowed = ALWAYS | {"clawq.cli.offer", "clawq.store.offers", "clawq.store.config_row"}
+    for topic in (["configured"], ["jobs", "why"], ["resources"]):
+        assert imported("_offer", *topic) <= allowed - {
+            "clawq.client",
+            "clawq.drafting",
+            "clawq.store.intake",
+        }
+
+
 def test_even_the_first_job_of_a_home_is_cheap(home: Home) -> None:
     assert imported("enqueue", "--", "true") == ALWAYS
 
