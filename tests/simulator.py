@@ -29,7 +29,7 @@ from clawq.rules.admission import (
 )
 from clawq.rules.facts import Budget, Cooldown, Head, Host, Lane, Limits, Resource, Running, split
 from clawq.rules.fairness import Clocks, Turns
-from clawq.states import PRIORITY_POINT_MS
+from clawq.states import FIRST_MS, PRIORITY_POINT_MS
 
 WORKFLOW_LIMIT = "workflow_limit"
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
@@ -103,6 +103,10 @@ class Job:
     charged: int = field(default=0, repr=False)
     started_at: int | None = field(default=None, repr=False)
     ended_at: int | None = field(default=None, repr=False)
+    first: bool = field(default=False, repr=False)
+    """A child of work under way: before all others in its lane."""
+    back_at: int | None = field(default=None, repr=False)
+    """Its wait is over since then, and it has not got its slots back yet."""
 
     def __repr__(self) -> str:
         told = {each.name: getattr(self, each.name) for each in fields(self)[3:]}
@@ -116,7 +120,8 @@ class Job:
 
     @property
     def place(self) -> tuple[int, int]:
-        return (self.arrives - self.priority * PRIORITY_POINT_MS, self.job_id)
+        rank = self.arrives - self.priority * PRIORITY_POINT_MS - (FIRST_MS if self.first else 0)
+        return (rank, self.job_id)
 
     @property
     def root(self) -> int:
@@ -368,6 +373,12 @@ class Simulator:
             job.state, job.ended_at = "scheduled", None
             self.at(again_at, lambda: self._queue(job))
 
+    def _go_on(self, job: Job) -> None:
+        """It has its slots again, and works for as long as before its wait."""
+        job.state, job.back_at = "running", None
+        tries = job.tries
+        self.at(self.now + max(0, self.lasts(self, job)), lambda: self._end(job, tries))
+
     # ------------------------------------------------------------------ parked: the triggers of schema.sql
 
     def _is_taken(self, name: str) -> bool:
@@ -435,7 +446,7 @@ class Simulator:
 
     def _pass(self) -> None:
         self._ask_workflows_again()
-        if not self.lanes:
+        if not self.lanes and all(each.back_at is None for each in self.active.values()):
             return
         self.passes += 1
         self.brought_back = set()
@@ -451,6 +462,9 @@ class Simulator:
             self.clocks,
             self._promised(),
         )
+        for job, lacks in outcome.back:
+            if lacks is None:
+                self._go_on(self.active[job.job_id])
         for decision in outcome.decisions:
             match decision:
                 case Start(head, would):
@@ -494,6 +508,8 @@ class Simulator:
                 each.root_id,
                 each.started_at or 0,
                 each.ends_by,
+                waiting=each.state == "waiting",
+                back_at=each.back_at,
             )
 
     def heads(self) -> list[Head]:
