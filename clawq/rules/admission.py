@@ -279,7 +279,8 @@ def _hold_back(now: int, books: Books, head: Head, refusal: Wait, limits: Limits
     elif is_short_of_slots(reason):
         lacks_a_resource = bool(name) or reason == "reserved"
         due = head.short_since is not None and now - head.short_since >= limits.reserve_after_ms
-        if promised or (lacks_a_resource and due and not books.wanted.intersection(head.resources)):
+        may = promised or (lacks_a_resource and due and not books.wanted.intersection(head.resources))
+        if may and not books.waits_for_a_wait(head):
             refusal = refusal._replace(promised_at=books.reserve(head))
         if lacks_a_resource or promised:
             books.wanted.update(head.resources)

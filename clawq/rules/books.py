@@ -38,6 +38,8 @@ class Books:
         """By budget, and by budget and tenant: what starts of this pass took, and what others keep."""
         self.growing_procs = 0
         self.growing_mb = 0
+        self._kept: Counter[str] = Counter()
+        """Slots that jobs in `clawq wait` have not given back."""
         self._holders: dict[str, list[tuple[int, int | None]]] = {}
         """By resource: job, and what ends it at the latest."""
         self._relied_on: set[int] = set()
@@ -54,6 +56,7 @@ class Books:
             self.waiting_procs += job.procs or 0
             self.waiting_mb += job.mb or 0
             self.resources.update(held)
+            self._kept.update(held)
             if job.exclusive is not None:
                 self.exclusive.add(job.exclusive)
         else:
@@ -141,6 +144,13 @@ class Books:
         if self.used_of(budget) + amount > self._limits.budgets[budget].limit:
             self._spent[budget, None] += amount
         self._spent[budget, head.tenant] += amount
+
+    def waits_for_a_wait(self, head: Head) -> bool:
+        """Is every slot of something that it needs kept by jobs that wait themselves, nobody knows how long?
+
+        What it reserved meanwhile could be just what those wait for.
+        """
+        return any(self._kept[name] >= self._limits.resources[name].limit for name in head.resources)
 
     def reserve(self, head: Head) -> int | None:
         """Reserve one slot of every resource that the head needs; when it has them and a place at the latest.

@@ -146,7 +146,7 @@ class Workflows(Simulator):
 
 
 @given(rules=tight(), forest=st.lists(roots(), min_size=1, max_size=5))
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=100)
 def test_every_tree_ends_and_no_limit_is_passed(rules: Limits, forest: list[Plan]) -> None:
     sim = Workflows(rules)
     sim.watch = sim.check
@@ -227,3 +227,19 @@ def test_a_child_does_not_stand_behind_a_root_that_may_not_start() -> None:
     sim.run()
     assert sim.drained
     assert sum(each["max_waiting"] for each in sim.deferred.values()) > 0
+
+
+def test_nobody_reserves_what_the_holder_of_a_kept_slot_waits_for() -> None:
+    """Found by the properties: the first keeps b and waits for a child that needs r, the last needs both."""
+    plain = Plan(0, 0, 0, "a", "k", KEPT, None, [])
+    rules = limits(2, max_running_per_workflow=1, reserve_after_ms=0, age_boost_ms=0)
+    sim = Workflows(rules._replace(resources={"r": Resource(1), KEPT: Resource(1, keep=True)}))
+    sim.plant(
+        plain,
+        plain,
+        plain._replace(length=2 * SECOND, needs="r"),
+        plain._replace(arrives=SECOND, tenant="b", needs=f"{KEPT},r"),
+        plain._replace(children=[plain._replace(needs="r")]),
+    )
+    sim.run()
+    assert sim.drained
