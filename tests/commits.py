@@ -28,7 +28,7 @@ from clawq.host import instance
 from clawq.paths import Home, find_home
 from clawq.store import connection, effects
 from clawq.store.connection import open_db
-from clawq.supervisor import loop
+from clawq.supervisor import loop, voice
 from tests.crashing import die
 from tests.moves import put_in
 from tests.rows import check_books, put
@@ -146,7 +146,7 @@ def supervise(prepare: Callable[[], None] = lambda: None) -> int:
     held = instance.acquire(home.lock)
     assert held is not None
     say_nothing()
-    supervisor = loop.Supervisor(home, held, loop.say_on_stderr, until_idle=True)
+    supervisor = loop.Supervisor(home, held, voice.say_on_stderr, until_idle=True)
     supervisor.state.ramp_since = None  # a ramp after each crash would take seconds
     return supervisor.run()
 

@@ -12,7 +12,7 @@ from clawq.host import agent as host_agent
 from clawq.host import attempt_file, instance
 from clawq.paths import find_home
 from clawq.store import attempts, connection
-from clawq.supervisor import loop
+from clawq.supervisor import loop, voice
 
 
 def die() -> None:
@@ -78,7 +78,7 @@ def main(point: str) -> int:
     home = find_home()
     held = instance.acquire(home.lock)
     assert held is not None
-    return loop.Supervisor(home, held, loop.say_on_stderr, until_idle=True).run()
+    return loop.Supervisor(home, held, voice.say_on_stderr, until_idle=True).run()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 from clawq.host import instance
 from clawq.paths import find_home
 from clawq.store.attempts import Claim
-from clawq.supervisor import admit, loop, state
+from clawq.supervisor import admit, loop, state, voice
 
 
 def main(clock: str, busy_ms: str, taken: str) -> int:
@@ -35,7 +35,7 @@ def main(clock: str, busy_ms: str, taken: str) -> int:
     os.makedirs(home.data, mode=0o700, exist_ok=True)
     held = instance.acquire(home.lock)
     assert held is not None
-    return loop.Supervisor(home, held, loop.say_on_stderr).run()
+    return loop.Supervisor(home, held, voice.say_on_stderr).run()
 
 
 if __name__ == "__main__":

@@ -44,7 +44,8 @@ def run(
     """
     from clawq.host import instance
     from clawq.store.connection import storage_errors
-    from clawq.supervisor.loop import Supervisor, say_on_stderr
+    from clawq.supervisor.loop import Supervisor
+    from clawq.supervisor.voice import say_on_stderr
 
     home = find_home()
     with storage_errors(home.lock):

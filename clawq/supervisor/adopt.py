@@ -8,9 +8,33 @@ from contextlib import suppress
 
 from clawq.host import attempt_file, platform
 from clawq.host.processes import Process
-from clawq.paths import Home
+from clawq.paths import Home, utf8_path
+from clawq.store import attempts
 from clawq.store.attempts import LiveAttempt
+from clawq.store.connection import Immediate
 from clawq.supervisor.agents import Agent
+from clawq.supervisor.state import State, mono_ms, wall_ms
+from clawq.supervisor.wake import Wakeups
+
+
+def take_over(state: State, wakeups: Wakeups) -> None:
+    """Adopt every attempt that the database calls live, and clear what no attempt needs any more."""
+    now, mono = wall_ms(), mono_ms()
+    with Immediate(state.db):
+        attempts.forget_stop(state.db)
+        attempts.close_disowned(state.db, now)
+        attempts.keep_path(state.db, utf8_path() or os.defpath)
+        rows = attempts.live(state.db)
+    for row in rows:
+        agent = adopt(row, state.home, state.boot_id, now, mono)
+        agent.follow(state.settings.kind(row.kind))
+        state.agents[row.token] = agent
+        watch = exit_watch(agent)
+        if watch is not None:
+            wakeups.watch(row.token, watch)
+    clear_run_folder(state.home, state.agents)
+    state.probes.end_leftovers()
+    state.notices.end_leftovers()
 
 
 def adopt(row: LiveAttempt, home: Home, boot_id: str, wall: int, mono: int) -> Agent:

@@ -17,27 +17,26 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 
-from clawq import __version__, config, settings
-from clawq.errors import ClawqError, ConfigError, StorageError
+from clawq import __version__, config
+from clawq.errors import ClawqError, ConfigError
 from clawq.host import load, platform
 from clawq.host.instance import Instance
-from clawq.paths import Home, as_utf8, utf8_path
-from clawq.store import attempts, config_row, lanes
-from clawq.store.connection import BUSY_MS, Immediate, SchemaMoved, open_db, storage_errors
+from clawq.paths import Home, as_utf8
+from clawq.store import config_row
+from clawq.store.connection import BUSY_MS, SchemaMoved, open_db, storage_errors
 from clawq.store.wal import Wal
 from clawq.supervisor import outputs
-from clawq.supervisor.adopt import adopt, clear_run_folder, exit_watch
+from clawq.supervisor.adopt import take_over
 from clawq.supervisor.chores import Chores
 from clawq.supervisor.end import clear_spent, forget, is_to_end, signal_if_due
-from clawq.supervisor.look import Findings, look, measure_trees, see_outside
+from clawq.supervisor.ground import Displaced, Ground
+from clawq.supervisor.look import Findings, look, see_outside
 from clawq.supervisor.notices import Notices
 from clawq.supervisor.probes import Probes
 from clawq.supervisor.record import Written, record
+from clawq.supervisor.rounds import Rounds
 from clawq.supervisor.start import NotStarted, Ticket, prepare_run_folder, start
 from clawq.supervisor.state import (
     DRAIN,
@@ -50,12 +49,12 @@ from clawq.supervisor.state import (
     mono_ms,
     wall_ms,
 )
+from clawq.supervisor.voice import Say, Voice
 from clawq.supervisor.waits import deserted, remember
 from clawq.supervisor.wake import Wakeups
 
 IDLE_MS = 1_000
 """The longest sleep: the wall clock and the configuration are read again at least this often."""
-SAMPLE_MS = 1_000
 COUNT_MS = 1_000
 MINUTE_MS = 60_000
 FIRST_MINUTE_MS = 5_000
@@ -64,24 +63,12 @@ RECHECK_MS = 2_000
 """Between looks at a machine that refused a start."""
 RENEWALS_PER_LEASE = 4
 AFTER_FAILURE_MS = 1_000
-TREES_MS = 5_000
-"""Between looks at what the agents' process trees use."""
-FIRST_TREES_MS = 1_000
 RAMP_OVER_MS = 120_000
 """By then it allows more than anybody runs."""
 WAKE_MS = 10_000
 """A jump of the wall clock against the monotonic one that means sleep."""
 HANDOVER_BUSY_MS = 300
 """A supervisor that was asked to go does not wait long for a locked database: the next one finds it all."""
-REPEAT_MS = 60_000
-"""The same complaint is said again after this long."""
-
-
-class Displaced(StorageError):
-    """What this supervisor holds open is no longer what others find there: it ends, its agents live on."""
-
-
-Say = Callable[[str], None]
 
 
 class Supervisor:
@@ -95,7 +82,7 @@ class Supervisor:
     ) -> None:
         self.home = home
         self.instance = instance
-        self.say = say
+        self.voice = Voice(say)
         self.base_env = {as_utf8(name): as_utf8(value) for name, value in os.environ.items()}
         db = open_db(home, owner=True)
         try:
@@ -115,27 +102,21 @@ class Supervisor:
                 )
                 prepare_run_folder(home)
                 platform.become_subreaper()
-                self.db_seen = os.stat(home.db)
+                self.ground = Ground(home, instance)
                 self.wakeups = Wakeups(home)
-                db.set_busy_handler(self._wait_for_lock)
+                db.set_busy_handler(self.wakeups.lock_wait(self._lock_patience_ms))
         except BaseException:
             db.close()
             raise
         self.state.sample_at = mono_ms() + FIRST_MINUTE_MS
-        self.file_seen = settings.identity(home.config)
-        self.file_looked = 0
-        self.sampled = -SAMPLE_MS
+        self.rounds = Rounds(self.state)
         self.renew_at = 0
         self.record_at = 0
         self.sleep_until = 0
         self.data_version = -1
-        self.look_at_trees = 0
-        self.look_at_outputs = 0
         self.clock_offset = wall_ms() - mono_ms()
         if instance.was_left_open:
             self.state.ramp_since = wall_ms()
-        self.complaint = ("", 0)
-        self.locked_since = 0
         self.wal = Wal(db, home.db)
         self.spent: list[str] = []
         self.last_start = 0
@@ -151,11 +132,11 @@ class Supervisor:
             with storage_errors(self.home.lock):
                 self.instance.announce(__version__, self.state.mode, wall_ms())
             with storage_errors(self.home.db):
-                self._take_over()
-            self.say(f"running, {len(agents)} agents taken over, home {self.home.data}")
+                take_over(self.state, self.wakeups)
+            self.voice.say(f"running, {len(agents)} agents taken over, home {self.home.data}")
             while not self._turn():
                 self.wakeups.sleep((self.sleep_until - mono_ms()) / 1000)
-            self.say(f"stopped, {len(agents)} agents live on" if agents else "stopped")
+            self.voice.say(f"stopped, {len(agents)} agents live on" if agents else "stopped")
         finally:
             self.state.probes.stop()
             self.state.notices.stop()
@@ -173,26 +154,6 @@ class Supervisor:
         """Did it end for a newer program, to be started again as that?"""
         return self.state.mode == UPGRADE
 
-    def _take_over(self) -> None:
-        """Adopt every attempt that the database calls live, and clear what no attempt needs any more."""
-        state = self.state
-        now, mono = wall_ms(), mono_ms()
-        with Immediate(state.db):
-            attempts.forget_stop(state.db)
-            attempts.close_disowned(state.db, now)
-            attempts.keep_path(state.db, utf8_path() or os.defpath)
-            rows = attempts.live(state.db)
-        for row in rows:
-            agent = adopt(row, self.home, state.boot_id, now, mono)
-            agent.follow(state.settings.kind(row.kind))
-            state.agents[row.token] = agent
-            watch = exit_watch(agent)
-            if watch is not None:
-                self.wakeups.watch(row.token, watch)
-        clear_run_folder(self.home, state.agents)
-        state.probes.end_leftovers()
-        state.notices.end_leftovers()
-
     def _turn(self) -> bool:
         """One turn; True when it was the last."""
         mono = mono_ms()
@@ -207,15 +168,16 @@ class Supervisor:
                 if findings.look_again is not None:
                     self.sleep_until = min(self.sleep_until, findings.look_again)
                 findings.deserted = deserted(self.state.agents.values(), self.home, self.wakeups)
-                self._measure_trees(findings, mono)
-                self._tend_outputs(findings, mono)
+                again = self.rounds.look(findings, mono)
+                if again is not None:
+                    self.sleep_until = min(self.sleep_until, again)
                 self.state.probes.poll(mono)
                 self._look_for_news(mono)
                 written = self._record(findings, mono)
         except (Displaced, SchemaMoved):
             raise
         except ClawqError as error:
-            self._complain(str(error), mono)
+            self.voice.complain(str(error), mono)
             self.sleep_until = mono + AFTER_FAILURE_MS
             self.record_at = 0
             return self.state.mode in (HANDOVER, UPGRADE)
@@ -224,7 +186,7 @@ class Supervisor:
         self._signal_agents(mono)
         if written is not None:
             if written.tickets:
-                self._check_ground()  # it may have been stopped since the commit, and replaced
+                self.ground.check()  # it may have been stopped since the commit, and replaced
             for ticket in written.tickets:
                 self._spawn(ticket)
             self.state.probes.committed(written.ask, self.state.settings, self.base_env, mono)
@@ -245,7 +207,7 @@ class Supervisor:
         state = self.state
         notices.look_at_alerts(state.db, state.settings, os.getpid(), state.mode, wall_ms(), mono)
         for complaint in notices.complaints:
-            self.say(complaint)
+            self.voice.say(complaint)
         notices.complaints.clear()
 
     def _take_signals(self) -> None:
@@ -267,11 +229,11 @@ class Supervisor:
             self.instance.announce(__version__, mode, wall_ms())
         running = len(self.state.agents)
         if mode == DRAIN and running:
-            self.say(f"finishing {running} running, starting nothing new; again to end them")
+            self.voice.say(f"finishing {running} running, starting nothing new; again to end them")
         elif mode == NOW and running:
-            self.say(f"ending {running} agents")
+            self.voice.say(f"ending {running} agents")
         elif mode == UPGRADE:
-            self.say("standing aside for a newer clawq")
+            self.voice.say("standing aside for a newer clawq")
 
     def _may_end(self, idle: bool) -> bool:
         if self.state.mode in (HANDOVER, UPGRADE):
@@ -282,47 +244,21 @@ class Supervisor:
         return idle and self.state.until_idle and not telling
 
     def _reload(self, mono: int) -> None:
-        if mono - self.file_looked < IDLE_MS:
-            return
-        self.file_looked = mono
-        self._check_ground()
-        seen = settings.identity(self.home.config)
-        if seen == self.file_seen:
+        if not self.ground.look(mono):
             return
         try:
             config.refresh(self.state.db, self.home, wall_ms())
             error = config_row.load(self.state.db)[3]
-            self.say(f"{error}; the last good configuration stays" if error else "configuration read again")
+            self.voice.say(
+                f"{error}; the last good configuration stays" if error else "configuration read again"
+            )
         except ConfigError as error:
-            self._complain(f"{error}; the last good configuration stays", mono)
-        self.file_seen = seen
+            self.voice.complain(f"{error}; the last good configuration stays", mono)
+        self.ground.follows()
         self.record_at = 0
 
-    def _check_ground(self) -> None:
-        """Raise StorageError when the lock or the database is no longer the file at its place.
-
-        Work put into a new one would wait for ever behind a supervisor that ticks; and without the lock
-        a second supervisor may be at work.
-        """
-        if not self.instance.is_ours(self.home.lock):
-            raise Displaced(f"{self.home.lock} was removed or replaced", "start `clawq run` again")
-        try:
-            there = os.stat(self.home.db)
-        except FileNotFoundError:
-            there = None
-        if there is None or not os.path.samestat(there, self.db_seen):
-            raise Displaced(f"{self.home.db} was removed or replaced", "start `clawq run` again")
-
-    def _wait_for_lock(self, tries: int) -> bool:
-        """SQLite asks whether to try again. In its own wait no signal would be heard for ten seconds."""
-        mono = mono_ms()
-        if tries == 0:
-            self.locked_since = mono
-        patience = HANDOVER_BUSY_MS if self.state.mode == HANDOVER else BUSY_MS
-        if self.wakeups.signals or mono - self.locked_since >= patience:
-            return False
-        time.sleep(min(0.001 * (tries + 1), 0.05))
-        return True
+    def _lock_patience_ms(self) -> int:
+        return HANDOVER_BUSY_MS if self.state.mode == HANDOVER else BUSY_MS
 
     def _record(self, findings: Findings, mono: int) -> Written | None:
         """The turn's transaction; None when nothing happened that it could record or act on."""
@@ -342,8 +278,8 @@ class Supervisor:
             or state.notices.owes(mono)
         ):
             return None
-        self._check_ground()
-        self._measure(mono)
+        self.ground.check()
+        self.rounds.measure(mono)
         return record(state, findings, renew, now, mono)
 
     def _notice_wake(self, mono: int) -> None:
@@ -360,35 +296,6 @@ class Supervisor:
             self.state.not_after(now)
             self.record_at = 0
         self.clock_offset = now - mono
-
-    def _measure_trees(self, findings: Findings, mono: int) -> None:
-        """What each agent's process tree uses, and whether it has outgrown its kind's bounds."""
-        agents = self.state.agents
-        if not agents:
-            return
-        if mono >= self.look_at_trees:
-            measure_trees(agents.values(), self.home, findings, wall_ms(), mono)
-            youngest = max(agent.started for agent in agents.values()) + FIRST_TREES_MS
-            self.look_at_trees = youngest if youngest > mono else mono + TREES_MS
-        self.sleep_until = min(self.sleep_until, self.look_at_trees)
-
-    def _tend_outputs(self, findings: Findings, mono: int) -> None:
-        """No log without end, and no agent that fills the disk."""
-        agents = self.state.agents
-        if not agents:
-            return
-        if mono >= self.look_at_outputs:
-            settings = self.state.settings
-            self.look_at_outputs = outputs.tend(agents.values(), settings, self.home, findings, mono)
-        self.sleep_until = min(self.sleep_until, self.look_at_outputs)
-
-    def _measure(self, mono: int) -> None:
-        state = self.state
-        if mono - self.sampled < SAMPLE_MS:
-            return
-        if mono >= state.sample_at or (state.mode in (RUN, DRAIN) and lanes.any_queued(state.db)):
-            state.sample = load.sample(self.home.data)
-            self.sampled = mono
 
     def _remember(self, written: Written, mono: int) -> None:
         """Make what was committed true in memory too."""
@@ -450,7 +357,7 @@ class Supervisor:
         state = self.state
         outcome = start(ticket, state.settings, self.home, self.base_env, mono_ms())
         if isinstance(outcome, NotStarted):
-            self.say(f"job {ticket.claim.job_id} was not started: {outcome.error}")
+            self.voice.say(f"job {ticket.claim.job_id} was not started: {outcome.error}")
             state.not_started.append(outcome)
             if outcome.no_room:
                 with suppress(OSError):
@@ -461,9 +368,7 @@ class Supervisor:
         self.last_start = mono_ms()
         lease_part = mono_ms() + outcome.lease_ms // RENEWALS_PER_LEASE
         self.renew_at = min(self.renew_at, lease_part) if len(state.agents) > 1 else lease_part
-        first_look = mono_ms() + FIRST_TREES_MS
-        # Of the first for a while, the last look was due long ago, and at once there is nothing to see.
-        self.look_at_trees = first_look if len(state.agents) == 1 else min(self.look_at_trees, first_look)
+        self.rounds.started(mono_ms())
         # One more turn at once: the agent may have told already that it runs, or that it ended.
         self.sleep_until = 0
 
@@ -473,14 +378,14 @@ class Supervisor:
             with storage_errors(self.home.db):
                 self.wal.tend(mono)
         except ClawqError as error:
-            self._complain(str(error), mono)
+            self.voice.complain(str(error), mono)
 
     def _do_chores(self, mono: int) -> None:
         try:
             with storage_errors(self.home.db):
                 due_in = self.chores.turn(self.state, mono)
         except ClawqError as error:
-            self._complain(str(error), mono)
+            self.voice.complain(str(error), mono)
             return
         if due_in is not None:
             self.sleep_until = min(self.sleep_until, mono + due_in)
@@ -494,19 +399,3 @@ class Supervisor:
         for again in (self.state.probes.look_again, self.state.notices.look_again):
             if again is not None:
                 self.sleep_until = min(self.sleep_until, again)
-
-    def _complain(self, text: str, mono: int) -> None:
-        """Say a problem once a minute, not once a turn."""
-        last, at = self.complaint
-        if text != last or mono - at > REPEAT_MS:
-            self.say(text)
-            self.complaint = (text, mono)
-
-
-def say_on_stderr(text: str) -> None:
-    """One line with the time; a terminal or log that is gone is no reason to stop."""
-    try:
-        sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} clawq: {text}\n")
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        pass

@@ -7,9 +7,12 @@ import selectors
 import signal
 import socket
 import stat
+import time
+from collections.abc import Callable
 from types import FrameType
 
 from clawq.paths import Home
+from clawq.supervisor.state import mono_ms
 
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -83,6 +86,25 @@ class Wakeups:
         """Until something happens, at most this long. Notes are drained; what they mean is looked up anew."""
         self._selector.select(max(0.0, seconds))
         self._drain()
+
+    def lock_wait(self, patience_ms: Callable[[], int]) -> Callable[[int], bool]:
+        """A busy handler for SQLite that ends when a signal came or the patience of the moment is over.
+
+        In SQLite's own wait no signal would be heard for ten seconds.
+        """
+        since = 0
+
+        def try_again(tries: int) -> bool:
+            nonlocal since
+            mono = mono_ms()
+            if tries == 0:
+                since = mono
+            if self.signals or mono - since >= patience_ms():
+                return False
+            time.sleep(min(0.001 * (tries + 1), 0.05))
+            return True
+
+        return try_again
 
     def _drain(self) -> None:
         try:
