@@ -52,6 +52,7 @@ def run() -> list[Row]:
                 TARGET,
             ),
             "clawq wait ID (an ended job)": (lambda n: [CLAWQ, "wait", "2"], env, TARGET),
+            "a completion: clawq _offer kinds": (lambda n: [CLAWQ, "_offer", "kinds"], env, TARGET_STATUS),
             "clawq status --json": (lambda n: [CLAWQ, "status", "--json"], env, TARGET_STATUS),
         }
         _add_neighbours(calls, env)
