@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clawq.config.lines import Path, line_of
-from clawq.config.models import BUILT_IN_RESOURCES, MOST, Budget, Resource, Schedule, Table
+from clawq.config.models import BUILT_IN_RESOURCES, Budget, Resource, Schedule, Table
 from clawq.config.problems import Problem, dotted, expects, near, quoted
+from clawq.config.types import MOST
 from clawq.rules.fairness import share_slots
 from clawq.states import BANDS, DEFAULT_KIND
 

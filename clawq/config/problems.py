@@ -15,7 +15,8 @@ from pydantic_core import ErrorDetails
 
 from clawq import options
 from clawq.config.lines import Path, line_of
-from clawq.config.models import ClawqToml, Expects, Said, Top
+from clawq.config.models import ClawqToml, Top
+from clawq.config.types import Expects, Said
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _TWICE = re.compile(r"Cannot declare (\(.*\)) twice", re.DOTALL)
