@@ -5,7 +5,7 @@ The checks, ``config init``, ``config show`` and docs/configuration.md are all m
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
