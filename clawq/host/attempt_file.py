@@ -18,6 +18,9 @@ SCRIPT = (
     'trap : HUP INT TERM; (echo "r $$" >&3 && { cd "$0" || exit 126; } && exec "$@" 3>&-); echo "e $?" >&3'
 )
 SUFFIX = ".attempt"
+_MOST_PID = 2**31 - 1
+_MOST_EXIT_CODE = 255
+_MOST_DIGITS = 10
 
 
 class Reading(NamedTuple):
@@ -67,10 +70,11 @@ def read(probe: int) -> Reading:
     pid = exit_code = None
     for line in os.pread(probe, 4096, 0).decode("ascii", "replace").splitlines():
         mark, _, number = line.partition(" ")
-        if not number.isdigit():
+        # An agent may have written into it, too; a number that is neither is none of the shell's.
+        if not number.isdigit() or len(number) > _MOST_DIGITS:
             continue
-        if mark == "r":
+        if mark == "r" and 0 < int(number) <= _MOST_PID:
             pid = int(number)
-        elif mark == "e":
+        elif mark == "e" and int(number) <= _MOST_EXIT_CODE:
             exit_code = int(number)
     return Reading(True, pid, exit_code, os.fstat(probe).st_mtime_ns // 1_000_000)

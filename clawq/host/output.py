@@ -17,11 +17,13 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|
 _CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ufeff]"
 )
+# Half of a character: JSON can write one ("\ud83d", a sentence cut in an emoji), SQLite takes none.
+_HALVES = re.compile(r"[\ud800-\udfff]")
 
 
 def plain(text: str) -> str:
     """`text` without escape sequences and control characters; newlines and tabs stay."""
-    return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+    return _HALVES.sub("\ufffd", _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n"))))
 
 
 def one_line(text: str) -> str:

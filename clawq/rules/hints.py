@@ -68,7 +68,7 @@ def _span(text: str) -> int | None:
     total = 0.0
     for number, *units in _PART.findall(found[1]):
         total += float(number) * next(ms for unit, ms in zip(units, _UNITS, strict=True) if unit)
-    return int(total) or None
+    return int(min(total, LONGEST_MS + 1)) or None  # four hundred nines are an infinity, which is no int
 
 
 def _moment(text: str, now: int, zone: Zone) -> int | None:

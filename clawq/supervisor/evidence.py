@@ -41,21 +41,26 @@ def gather(agent: Agent, home: Home, wall: int) -> Found:
         kill=None if _own_end_first(agent) else agent.kill_reason,
         detail=agent.over if agent.kill_reason in ("over_footprint", "filled_disk") else None,
     )
-    result = result_file.read(job_files(home, agent.token)["result"])
-    word, complaint = word_of(result.value)
-    note = result.note or complaint
-    if evidence.kill is None:
-        evidence = evidence._replace(
-            result=word,
-            reader=read_output(agent.classify, agent.log, wall),
-            pattern=match(agent.errors, agent.log) if agent.errors else None,
-        )
+    text = note = None
+    try:
+        result = result_file.read(job_files(home, agent.token)["result"])
+        text = result.text
+        word, complaint = word_of(result.value)
+        note = result.note or complaint
+        if evidence.kill is None:
+            evidence = evidence._replace(
+                result=word,
+                reader=read_output(agent.classify, agent.log, wall),
+                pattern=match(agent.errors, agent.log) if agent.errors else None,
+            )
+    except Exception as bug:  # whatever one agent wrote must not keep all the others from being looked after
+        note = f"what it said was not understood, a bug in clawq ({type(bug).__name__})"
     # Of what succeeded nobody asks for the last lines, and nearly all do.
     silent = reading.exit_code == 0 and agent.kill_reason is None
     tail = "" if silent else output.last_lines(agent.log)
     if agent.spoke_at is None:
         agent.log_size()  # it may have ended before anybody looked
-    return Found(evidence._replace(last_lines=tail), tail, result.text, note, agent.spoke_at)
+    return Found(evidence._replace(last_lines=tail), tail, text, note, agent.spoke_at)
 
 
 def _own_end_first(agent: Agent) -> bool:
@@ -116,11 +121,10 @@ def word_of(value: Any) -> tuple[Word | None, str | None]:
     note = f"in the result file {'; '.join(complaints)}" if complaints else None
     if error_class is None and wait is None and not error:
         return None, note
-    wait_ms = None if wait is None else min(int(wait * 1000), hints.LONGEST_MS)
+    wait_ms = None if wait is None else int(min(wait, hints.LONGEST_MS / 1000) * 1000)
     return Word(error_class, retry_after_ms=wait_ms, error=error or None), note
 
 
 def _is_wait(value: object) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
-    )
+    # Not isfinite(): it makes a float of an integer first, and JSON has integers that fit in none.
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -163,6 +164,24 @@ class TestResultFile:
         assert (job["state"], job["last_error"], attempt["outcome"]) == ("succeeded", None, "succeeded")
         assert note in attempt["error"]
         assert [name for name in os.listdir(fleet.home.run) if ".result" in name] == []
+
+    def test_nothing_that_one_writes_keeps_the_others_waiting(self, fleet: Fleet) -> None:
+        fleet.configure('[kinds.c]\nclassify = "claude"\n')
+        says = (
+            """printf '{"error_class": "permanent", "error": "cut in \\\\ud83d"}' > "$CLAWQ_RESULT_FILE" """
+        )
+        half = fleet.script(says)
+        line = json.dumps(
+            {"type": "result", "is_error": True, "result": f"try again in {'9' * 400} hours \ud83d"}
+        )
+        endless = fleet.enqueue("c", "--max-attempts", "1", "--", "printf", "%s", line)
+        number = "9" * 30
+        marks = f'printf "r {number}\\ne {number}\\n" >> "$CLAWQ_HOME/run/$CLAWQ_TOKEN.attempt"'
+        marked = fleet.script(marks)
+        fleet.run_until_idle()
+        assert fleet.job(half)["last_error"] == "cut in \ufffd"
+        assert fleet.job(endless)["last_error"].endswith("9" * 10)
+        assert fleet.job(marked)["state"] == "succeeded"
 
 
 class TestReaders:

@@ -204,7 +204,27 @@ def test_no_room_for_another_process_is_told_apart_from_a_job_that_cannot_start(
     assert done.stdout.startswith("no room:"), done.stderr
 
 
-@given(st.lists(st.sampled_from(["r 12", "e 0", "e 255", "r", "e", "garbage", "", "r x", "e -1", "\0\xff"])))
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "r 12",
+                "e 0",
+                "e 255",
+                "r",
+                "e",
+                "garbage",
+                "",
+                "r x",
+                "e -1",
+                "e 256",
+                "r 0",
+                "r 9999999999",
+                "\0\xff",
+            ]
+        )
+    )
+)
 def test_reading_believes_only_whole_marks(lines: list[str]) -> None:
     import tempfile
 

@@ -141,6 +141,10 @@ JSON = st.recursive(
 )
 
 
+def test_a_time_that_is_no_number_any_more_is_none() -> None:
+    assert retry_after(f"try again in {'9' * 400} hours", AT, zone) is None
+
+
 @given(st.lists(JSON | st.text(max_size=40), max_size=6), st.sampled_from(sorted(READERS)))
 def test_no_output_breaks_a_reader(objects: list[object], name: str) -> None:
     lines = [each if isinstance(each, str) else json.dumps(each) for each in objects]
