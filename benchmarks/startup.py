@@ -60,11 +60,16 @@ def run() -> list[Row]:
         measure.until(
             lambda: subprocess.run([CLAWQ, "wait", "2"], env=env, capture_output=True).returncode == 0
         )
-        for turn in range(-1, rounds):
-            for name, (argv, environment, _) in calls.items():
-                took = measure.whole_process(argv(turn + 1), environment)
-                if turn >= 0:
-                    taken[name].append(took)
+        try:
+            for turn in range(-1, rounds):
+                for name, (argv, environment, _) in calls.items():
+                    took = measure.whole_process(argv(turn + 1), environment)
+                    if turn >= 0:
+                        taken[name].append(took)
+        finally:
+            for argv, environment, _ in calls.values():
+                if "TS_SOCKET" in environment:  # its server outlives it
+                    subprocess.run([argv(0)[0], "-K"], env=environment, capture_output=True)
     reference = measure.median(taken["bare script: same database, one row"])
     rows = []
     for name, (_, _, target) in calls.items():
