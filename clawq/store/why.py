@@ -139,7 +139,7 @@ def _waits(case: _Case) -> Row:
         return _reason(reason, reasons.clears_when(reason), since=row["back_at"])
     ids = [each["id"] for each in dicts(case.db.execute(_SQL["open"], (row["awaits"],)))]
     clears = reasons.clears_when("children", who=reasons.ended(ids))
-    return _reason("children", clears, len(ids), 0, row["waiting_since"])
+    return _reason("children", clears, len(ids), None, row["waiting_since"])
 
 
 def _paused(case: _Case) -> list[Row]:
