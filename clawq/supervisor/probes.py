@@ -6,7 +6,6 @@ becomes unknown; a probe that did not get to answer (no room, a supervisor that 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 import apsw
@@ -19,7 +18,7 @@ from clawq.store import probes
 from clawq.store.probes import Due
 from clawq.supervisor.errands import Answer, Errand, Errands, Order
 from clawq.supervisor.settle import Draw, policy_of
-from clawq.supervisor.start import NULL_PAYLOAD, environment, placeholder_values, write_private
+from clawq.supervisor.start import environment, payload_file, placeholder_values
 
 AT_ONCE = 2
 HAPPENED, DID_NOT = 0, 1
@@ -107,11 +106,8 @@ class Probes:
         claim, kind = due.job, _kind(settings, due)
 
         def prepare(path: str) -> Order:
-            files = {"payload": f"{path}.payload", "heartbeat": "", "result": ""}
-            if claim.payload is None:
-                files["payload"] = os.path.join(self.home.run, NULL_PAYLOAD)
-            else:
-                write_private(files["payload"], claim.payload)
+            files = {"heartbeat": "", "result": ""}
+            files["payload"] = payload_file(self.home, f"{path}.payload", claim.payload)
             assert kind.reconcile is not None
             argv = fill(kind.reconcile, placeholder_values(claim, files["payload"]))
             return Order(argv, claim.cwd, environment(claim, 0, kind, settings, files, self.home, base_env))

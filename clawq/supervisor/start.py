@@ -16,9 +16,11 @@ from clawq.placeholders import fill
 from clawq.settings import Kind, Settings
 from clawq.store.attempts import Claim
 from clawq.supervisor.agents import Agent, job_files
+from clawq.supervisor.end import remove
 
 NULL_PAYLOAD = "null.payload"
 """One file for every job without a payload, beside the others."""
+NULL = "null"
 
 
 class Ticket(NamedTuple):
@@ -68,10 +70,7 @@ def start(
     )
     agent.follow(ticket.kind)
     try:
-        if claim.payload is None:
-            files["payload"] = os.path.join(home.run, NULL_PAYLOAD)
-        else:
-            write_private(files["payload"], claim.payload)
+        files["payload"] = payload_file(home, files["payload"], claim.payload)
         env = environment(claim, token, ticket.kind, settings, files, home, base_env)
         argv = command(claim, ticket.kind, as_utf8(files["payload"]))
         agent.pid, agent.probe = host_agent.spawn(argv, claim.cwd, env, agent.attempt_path(home), agent.log)
@@ -89,12 +88,41 @@ def prepare_run_folder(home: Home) -> None:
     """The folders and the file that every start expects."""
     for folder in (home.run, home.logs):
         os.makedirs(folder, mode=0o700, exist_ok=True)
-    write_private(os.path.join(home.run, NULL_PAYLOAD), "null")
+    payload_file(home, "", None)
 
 
-def write_private(path: str, text: str) -> None:
-    """A file of mode 0600."""
-    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+def payload_file(home: Home, own: str, payload: str | None) -> str:
+    """Where an agent finds its payload: its `own` file, or for those without one a file that all share.
+
+    Whoever takes that for his own, writes into it or removes it, spoils it for nobody that starts later.
+    """
+    if payload is not None:
+        _write_private(own, payload)
+        return own
+    shared = os.path.join(home.run, NULL_PAYLOAD)
+    if not _holds_null(shared):
+        remove(shared)
+        _write_private(shared, NULL, 0o400)
+    return shared
+
+
+def _holds_null(path: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        return os.read(descriptor, len(NULL) + 1) == NULL.encode()
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _write_private(path: str, text: str, mode: int = 0o600) -> None:
+    """A file that nobody else may read."""
+    # Without waiting, should somebody have put a pipe there.
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK, mode)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
 

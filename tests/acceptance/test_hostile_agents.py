@@ -203,3 +203,14 @@ def test_escape_sequences_reach_no_terminal(fleet: Fleet) -> None:
         assert "\x1b" not in done.stdout + done.stderr
         assert "\x07" not in done.stdout + done.stderr
     assert "red" in fleet.clawq("logs", job_id).stdout
+
+
+def test_an_agent_that_takes_its_payload_file_for_its_own_spoils_nobody_elses(fleet: Fleet) -> None:
+    """All jobs without a payload share one file."""
+    fleet.configure("[limits]\nmax_running = 1\n")
+    file = '"$CLAWQ_PAYLOAD_FILE"'
+    for does in (f"rm {file}", f"rm {file}; mkdir {file}", f"rm {file}; mkfifo {file}", f"echo 7 > {file}"):
+        fleet.script("--max-attempts", "1", does)
+        fleet.script(f"cat {file} >> {fleet.scratch}/seen; echo >> {fleet.scratch}/seen")
+    fleet.run_until_idle()
+    assert fleet.lines("seen") == ["null"] * 4
