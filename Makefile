@@ -9,7 +9,7 @@ JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lint format bench completions lowest clean
+.PHONY: help setup demo test soak lint format bench completions pictures lowest clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,9 @@ bench: $(READY) ## the figures clawq promises, measured here beside its neighbou
 
 completions: $(READY) ## write completions/ anew from the declared options
 	$(BIN)/python -m clawq.cli.completion completions
+
+pictures: $(READY) ## draw docs/pictures anew, from a queue that really runs
+	@$(BIN)/python -m demo.pictures
 
 lowest: $(READY) ## the tests with the oldest dependencies that pyproject.toml allows
 	$(BIN)/python .ci/lowest.py

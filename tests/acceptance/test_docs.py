@@ -7,29 +7,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 import clawq
+from clawq.cli import reference
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-DOCUMENTS += [
-    f"docs/{name}.md"
-    for name in (
-        "architecture",
-        "crontab",
-        "effects",
-        "guarantees",
-        "operations",
-        "overload",
-        "performance",
-        "results",
-        "service",
-        "state-machine",
-        "troubleshooting",
-    )
-]
+DOCS = ROOT / "docs"
+PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{name}" for name in PAGES)]
 
 
 def code_in(text: str) -> list[str]:
@@ -59,11 +47,53 @@ def test_every_command_that_a_document_names_exists(name: str, verbs: set[str]) 
     assert {"enqueue", "status"} <= verbs
 
 
+def anchors(text: str) -> set[str]:
+    """Of a page's headings, as GitHub and most site builders make them."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_every_file_that_a_document_links_to_exists(name: str) -> None:
-    text = (ROOT / name).read_text(encoding="utf-8")
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
-    assert [link for link in links if not ((ROOT / name).parent / link).exists()] == []
+def test_every_link_of_a_document_leads_somewhere(name: str) -> None:
+    text = re.sub(
+        r"^```.*?^```", "", (ROOT / name).read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+    lost = []
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        path, _, anchor = link.partition("#")
+        if "://" in link:
+            continue
+        target = (ROOT / name).parent / path if path else ROOT / name
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
+            lost.append(link)
+    assert lost == []
+
+
+def test_the_index_has_every_page_once_and_every_page_a_title() -> None:
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[[^\]]+\]\(([a-z-]+\.md)\) \| .+ \|$", index, re.MULTILINE)
+    assert sorted([*rows, "README.md"]) == PAGES
+    for page in PAGES:
+        assert re.match(r"# \S", (DOCS / page).read_text(encoding="utf-8")), page
+
+
+def test_the_command_reference_is_current() -> None:
+    assert (DOCS / "commands.md").read_text(encoding="utf-8") == reference.page(), (
+        "run `python -m clawq.cli.reference`"
+    )
+
+
+def test_every_picture_is_shown_somewhere_and_needs_nothing_from_elsewhere() -> None:
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in DOCUMENTS]
+    shown = {name for text in texts for name in re.findall(r"!\[[^\]]+\]\([^)]*pictures/(\w+\.svg)\)", text)}
+    pictures = {path.name: path for path in (DOCS / "pictures").iterdir()}
+    assert shown == set(pictures)
+    for path in pictures.values():
+        svg = path.read_text(encoding="utf-8")
+        ElementTree.fromstring(svg)
+        assert "url(" not in svg.replace("url(#", "")
+        assert "$ clawq" in svg.replace("&#160;", " ")
 
 
 def test_the_readmes_python_example_fits_the_api() -> None:
