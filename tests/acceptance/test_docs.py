@@ -13,6 +13,7 @@ import pytest
 
 import clawq
 from clawq.cli import reference
+from clawq.config.compiler import check_text
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -82,6 +83,11 @@ def test_the_command_reference_is_current() -> None:
     assert (DOCS / "commands.md").read_text(encoding="utf-8") == reference.page(), (
         "run `python -m clawq.cli.reference`"
     )
+
+
+def test_the_queue_in_the_pictures_can_be_configured() -> None:
+    text = (ROOT / "demo" / "pictures.toml").read_text(encoding="utf-8").replace("@HOME@", "/tmp")
+    assert check_text(text, "pictures.toml").problems == ()
 
 
 def test_every_picture_is_shown_somewhere_and_needs_nothing_from_elsewhere() -> None:
