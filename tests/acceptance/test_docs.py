@@ -85,6 +85,16 @@ def test_the_command_reference_is_current() -> None:
     )
 
 
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_configuration_shown_is_valid(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for block in re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        if "[mcp_servers" in block:  # another program's file
+            continue
+        whole = block if re.match(r"\s*(#.*\n)*(\[|mode)", block) else f"[kinds.of_the_example]\n{block}"
+        assert check_text(whole, name).problems == (), block
+
+
 def test_the_queue_in_the_pictures_can_be_configured() -> None:
     text = (ROOT / "demo" / "pictures.toml").read_text(encoding="utf-8").replace("@HOME@", "/tmp")
     assert check_text(text, "pictures.toml").problems == ()
