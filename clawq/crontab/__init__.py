@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from clawq.crontab.shell import quote, words
 from clawq.crontab.wrap import CannotWrap, Wrapped, calls_clawq, wrap
+from clawq.errors import UsageError
 from clawq.rules import cron
 
 COMMENT = "# clawq: "
@@ -20,6 +21,7 @@ LONGEST = 998
 
 _VARIABLE = re.compile(r"[ \t]*(\"[^\"]+\"|'[^']+'|[^\s='\"]+)[ \t]*=[ \t]*(.*?)[ \t]*")
 _TIMES = re.compile(r"[ \t]*(?:@\S+|(?:\S+[ \t]+){4}\S+)")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TAKEN = re.compile(r"--(?:dedupe-key|exclusive)[ =]'?([A-Za-z0-9._-]+?)(?:-\{|['\s]|$)")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
 
@@ -48,8 +50,11 @@ def rewrite(
 
     `program` is how clawq is called, by absolute path. `places` are the variables that say where the queue
     is, as far as it is not in the usual place: cron does not know what a shell exports. `with_user`: each
-    job has a user before its command, as in /etc/crontab.
+    job has a user before its command, as in /etc/crontab. Raises UsageError for a path with a line's end.
     """
+    for path in (*program, *places.values()):
+        if "\n" in path:
+            raise UsageError(f"a crontab cannot hold the path {path!r}", "rename its folder")
     return _Rewriter(text, program, places, with_user).result()
 
 
@@ -63,6 +68,7 @@ class _Rewriter:
         self.with_user = with_user
         self.variables: dict[str, str] = {}
         self.names = set(_TAKEN.findall(text))
+        self.numbers: dict[str, int] = {}
         self.locks: dict[str, str] = {}
         self.own_locks = self._own_locks()
         self.out: list[str] = []
@@ -152,7 +158,7 @@ class _Rewriter:
             for name, value in self.places.items():
                 if name not in self.variables:
                     self.variables[name] = value
-                    self.out.append(f"{name}={value}")
+                    self.out.append(f"{name}={_as_value(value)}")
         self.wrapped += 1
         return f"{head}{gap}{written}"
 
@@ -178,12 +184,13 @@ class _Rewriter:
             key = exclusive if job.lock is None else self._free(job.name)
             once = f"--dedupe-key '{key}-{{{slot}}}'"
         parts = [self.program, "enqueue", once, "--exclusive", exclusive, *job.options]
-        for name in self.variables:
-            if name not in CRONS_OWN:
-                parts.append(f"--env {quote(name)}")
+        for name, value in self.variables.items():
+            if name not in CRONS_OWN and name not in job.sets:
+                # Of a name that is no shell's own, /bin/sh may hand nothing on.
+                parts.append(f"--env {quote(name if _NAME.fullmatch(name) else f'{name}={value}')}")
                 if _SECRET.search(name.upper()):
                     self.secrets[name] = None
-        return " ".join([*parts, "--", job.command])
+        return " ".join([*parts, "--", job.command, *([job.comment] if job.comment else [])])
 
     def _exclusive(self, job: Wrapped) -> str:
         """Two lines with one lock file have one name, and otherwise each has its own."""
@@ -197,12 +204,20 @@ class _Rewriter:
         return self.locks[job.lock]
 
     def _free(self, name: str) -> str:
-        number, free = 1, name
+        number, free = self.numbers.get(name, 1), name
         while free in self.names:
             number += 1
             free = f"{name}-{number}"
+        self.numbers[name] = number
         self.names.add(free)
         return free
+
+
+def _as_value(value: str) -> str:
+    """As cron reads it: in quotes where it would take spaces or quotes at the ends away."""
+    if value == value.strip(" \t\"'"):
+        return value
+    return f"'{value}'" if '"' in value else f'"{value}"'
 
 
 def split_at_percent(raw: str) -> tuple[str, str | None]:

@@ -22,6 +22,8 @@ _AROUND = words(
     "caffeinate chronic doas env flock ionice nice nocache nohup setsid sudo systemd-cat taskset time timeout"
     " unbuffer"
 )
+_BOURNE = words("ash bash dash ksh ksh93 mksh oksh sh yash zsh")
+"""Shells whose language is the one that is read here; cron gives a line to whatever SHELL names."""
 _INTERPRETERS = words(
     "ash bash bun bundle dash deno fish ksh make node npm npx perl php pnpm poetry python python2 python3"
     " ruby sh uv uvx yarn zsh run exec"
@@ -34,13 +36,16 @@ class CannotWrap(Exception):
 
 class Wrapped(NamedTuple):
     """``options`` and ``command`` as they are written; ``skips``: it was not to run beside itself
-    (`flock -n`); ``lock``: the file that `flock` named; ``name``: what it may be called."""
+    (`flock -n`); ``lock``: the file that `flock` named; ``name``: what it may be called; ``sets``: the
+    variables that it sets itself; ``comment``: what stands behind it for people and programs to find."""
 
     options: tuple[str, ...]
     command: str
     skips: bool
     lock: str | None
     name: str
+    sets: frozenset[str]
+    comment: str
 
 
 def calls_clawq(command: str) -> bool:
@@ -52,7 +57,11 @@ def wrap(command: str, shell: str, keep_lock: bool = False) -> Wrapped:
     tokens = scan(command)
     if tokens is None:
         raise CannotWrap("a quote or bracket in it does not close")
-    bash = shell.rpartition("/")[2] in ("bash", "zsh")
+    shells_name = shell.rpartition("/")[2]
+    if shells_name not in _BOURNE:
+        raise CannotWrap("its SHELL speaks a language that clawq does not read")
+    comment = command[tokens[-1].end if tokens else 0 :].strip(" \t")
+    bash = shells_name in ("bash", "zsh")
     for token in tokens:
         if token.operator and (token.text == "&" or (token.text in ("&>", "&>>") and not bash)):
             raise CannotWrap("it puts itself into the background (&), where no queue can watch it")
@@ -65,7 +74,7 @@ def wrap(command: str, shell: str, keep_lock: bool = False) -> Wrapped:
     tokens = _without_null(peeled.tokens)
     if not tokens:
         raise CannotWrap("it runs nothing")
-    name = _name([each for each in tokens if not each.operator])
+    name = _name(_words(tokens))
     if _is_plain(tokens):
         runs = " ".join(each.text for each in tokens)
     else:
@@ -73,7 +82,8 @@ def wrap(command: str, shell: str, keep_lock: bool = False) -> Wrapped:
         if tokens != peeled.tokens and not any(each.operator for each in tokens):
             script = " ".join(each.text for each in tokens)
         runs = f"{quote(shell)} -c {quote(script)}"
-    return Wrapped(tuple(peeled.options), runs, peeled.skips, peeled.lock, name)
+    sets = frozenset(peeled.sets)
+    return Wrapped(tuple(peeled.options), runs, peeled.skips, peeled.lock, name, sets, comment)
 
 
 class _Peeled:
@@ -86,6 +96,7 @@ class _Peeled:
         self.skips = False
         self.lock: str | None = None
         self.done: set[str] = set()
+        self.sets: list[str] = []
 
     def peel(self) -> None:
         while self.tokens and (self._folder() or self._variables() or self._lock() or self._time()):
@@ -108,6 +119,8 @@ class _Peeled:
             return False
         if any(each.operator and each.text in (";", "||", "|&", ";;") for each in self.tokens[3:]):
             return False
+        if any("PWD" in each.text or each.text.startswith(("~+", "~-")) for each in self.tokens[3:]):
+            return False  # cron's shell, which fills these in, would be in another folder
         if not self._once("cd"):
             return False
         self.options += ["--cwd", folder.text]
@@ -124,6 +137,7 @@ class _Peeled:
         if any(each.by_shell or f"${name}" in each.text for each in self.tokens[1:]):
             return False  # the shell fills these in before the command has the variable
         self.options += ["--env", first.text]
+        self.sets.append(name)
         self.tokens = self.tokens[1:]
         return True
 
@@ -138,6 +152,9 @@ class _Peeled:
                 skips = True
             elif option in ("-w", "--wait", "--timeout"):
                 at += 1
+                skips = skips or (at < len(given) and given[at].literal == "0")
+            elif option in ("-w0", "--wait=0", "--timeout=0"):
+                skips = True
             elif re.fullmatch(r"-w[0-9.]+|--(?:wait|timeout)=[0-9.]+", option):
                 pass
             elif option not in ("-x", "-e", "--exclusive", "-o", "--close", "-F", "--no-fork", "--verbose"):
@@ -204,7 +221,7 @@ class _Peeled:
         self.tokens = self.tokens[at:]
         if before:
             around = " ".join(self.text[each[0].start : each[-1].end] for each in before)
-            self._read(f"{self.text[first.start : self.tokens[-1].end]} {around}")
+            self._read(f"{around} {self.text[first.start : self.tokens[-1].end]}")
 
     def _inside(self, script: str) -> bool:
         """Go on with the script of a ``-c``; what was redirected outside of it stays so."""

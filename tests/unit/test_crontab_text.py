@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from clawq.crontab import LONGEST, Rewritten, escape_percent, rewrite, split_at_percent
 from clawq.crontab.shell import quote, scan
 from clawq.crontab.wrap import CannotWrap
+from clawq.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "fixtures" / "crontabs"
@@ -356,3 +357,50 @@ def test_the_command_prints_a_crontab_and_says_the_rest_elsewhere(unreachable_ho
     assert missing.returncode == 1
     assert missing.stderr.count(b"\n") == 1
     assert not Path(os.environ["CLAWQ_HOME"]).exists()
+
+
+def test_a_variable_of_the_line_comes_before_that_of_the_crontab() -> None:
+    """Of two --env with one name the later one counts."""
+    assert line("A=1\nB=2\n0 7 * * * A=3 x").endswith("--env A=3 --env B -- x")
+
+
+def test_a_variable_whose_name_no_shell_hands_on_goes_with_its_value() -> None:
+    assert line("A-B=1\n0 7 * * * x").endswith("--env A-B=1 -- x")
+
+
+def test_the_folder_that_a_line_asks_for_is_its_own() -> None:
+    assert line('0 7 * * * cd d && x "$PWD/y"').endswith("""-- /bin/sh -c 'cd d && x "$PWD/y"'""")
+
+
+def test_redirections_stay_in_their_order() -> None:
+    assert line("0 7 * * * flock -n /l >log x 2>&1").endswith("-- /bin/sh -c '>log x 2>&1'")
+
+
+@pytest.mark.parametrize("given", ["-w 0", "-w0", "--timeout=0"])
+def test_a_lock_that_waits_no_time_is_skipped(given: str) -> None:
+    assert "--dedupe-scope active" in line(f"0 7 * * * flock {given} /l x")
+
+
+def test_a_comment_behind_the_command_stays() -> None:
+    """There are programs that find their lines by it."""
+    job = line('0 7 * * * cd d && x  # nightly 100\\% "it')
+    assert job.endswith('--cwd d -- x # nightly 100\\% "it')
+
+
+@pytest.mark.parametrize("shell", ["/usr/bin/python3", "/usr/bin/fish", "/bin/bash -e"])
+def test_another_language_than_that_of_sh_is_left(shell: str) -> None:
+    done = wrapped(f"SHELL={shell}\n0 7 * * * x\n")
+    assert done.wrapped == 0
+    assert "its SHELL speaks" in done.text
+
+
+def test_where_the_queue_is_can_be_read_by_cron() -> None:
+    assert 'CLAWQ_HOME="/q\' "\n' in wrapped("0 7 * * * x", {"CLAWQ_HOME": "/q' "}).text
+    with pytest.raises(UsageError, match="cannot hold the path"):
+        wrapped("0 7 * * * x", {"CLAWQ_HOME": "/a\nb"})
+
+
+def test_many_lines_of_one_program_cost_no_more_than_others() -> None:
+    """Once the names were counted from one for each: ten seconds for ten thousand lines."""
+    done = wrapped("0 7 * * * x\n" * 10_000)
+    assert "--exclusive x-10000 " in done.text
