@@ -50,6 +50,9 @@ class Agent:
     verdict: Verdict | None = None
     """Set once its shell is gone."""
     reading: Reading = attempt_file.NOTHING
+    sign_seen: int = 0
+    """When the file of its signs had changed at the last look, epoch ns, and when that look was."""
+    sign_looked: int | None = None
     outside: tuple[Process, ...] = ()
     """Descendants in sessions of their own that a look has seen: once their parents are gone nothing else
     tells whose they are."""
@@ -67,9 +70,9 @@ class Agent:
     """How it has outgrown these."""
     log_bytes: int = 0
     log_looked: int | None = None
+    """How long its log was at the last look, and when that was."""
     spoke_at: int | None = None
     """When it first wrote, epoch ms; None too when it had begun before we looked."""
-    """How long its log was at the last look, and when that was."""
     classify: str = "none"
     """Who reads its output at the end, and what is looked for in it besides."""
     errors: tuple[ErrorPattern, ...] = ()

@@ -146,12 +146,26 @@ def _notice_signs(agent: Agent, home: Home, wall: int, mono: int) -> None:
     elif agent.heartbeat == "process":
         findable = agent.last_sign if _is_stopped(agent) else mono
     else:
-        path = agent.log if agent.heartbeat == "output" else job_files(home, agent.token)["heartbeat"]
-        try:
-            findable = mono - max(0, wall - os.stat(path).st_mtime_ns // 1_000_000)
-        except OSError:
-            findable = agent.last_sign
+        findable = _last_change(agent, home, wall, mono)
     agent.last_sign = max(agent.last_sign, findable)
+
+
+def _last_change(agent: Agent, home: Home, wall: int, mono: int) -> int:
+    """When the file that its signs go to last changed, on the monotonic clock.
+
+    Only a file that has changed since we looked is asked for its time, and believed within that span: a
+    wall clock that was set back meanwhile would make an old sign one of tomorrow, and keep a dead one alive.
+    """
+    path = agent.log if agent.heartbeat == "output" else job_files(home, agent.token)["heartbeat"]
+    try:
+        changed = os.stat(path).st_mtime_ns
+    except OSError:
+        return agent.last_sign
+    looked, agent.sign_looked = agent.sign_looked, mono
+    if changed == agent.sign_seen:
+        return agent.last_sign
+    agent.sign_seen = changed
+    return max(mono - max(0, wall - changed // 1_000_000), looked or agent.last_sign)
 
 
 def _is_stopped(agent: Agent) -> bool:
