@@ -281,3 +281,12 @@ def test_what_an_attempt_spent_is_told_by_budget(db: apsw.Connection) -> None:
     counts.note_spends(db, child, 10, NOW)
     found = {key: count for key, count in told(db).items() if key[0] == "spent"}
     assert found == {("spent", "qa", "tokens"): (1, 12), ("spent", "qa", "usd"): (1, 1)}
+
+
+def test_what_is_spent_below_a_job_that_was_pruned_is_told_under_its_own_kind(db: apsw.Connection) -> None:
+    db.execute(
+        "INSERT INTO spends (budget, tenant, token, at, amount) VALUES ('tokens', 't', 9, ?, 5)", (NOW,)
+    )
+    child = put(db, NOW, kind="other", root_id=999, parent_id=999)
+    counts.note_spends(db, child, 9, NOW)
+    assert told(db)[("spent", "other", "tokens")] == (1, 5)

@@ -68,8 +68,8 @@ INSERT INTO counts VALUES (:hour, :what, :kind, :word, :n, :total)
 ON CONFLICT DO UPDATE SET n = n + excluded.n, total = total + excluded.total;
 
 -- name: spent
--- What an attempt's entries come to, by budget; the kind is that of its workflow's first job.
-SELECT (SELECT r.kind FROM jobs j JOIN jobs r ON r.id = coalesce(j.root_id, j.id) WHERE j.id = :job_id) AS kind,
+-- What an attempt's entries come to, by budget; the kind is that of its workflow's first job while there is one.
+SELECT (SELECT coalesce(r.kind, j.kind) FROM jobs j LEFT JOIN jobs r ON r.id = j.root_id WHERE j.id = :job_id) AS kind,
     budget, sum(amount) FROM spends INDEXED BY spends_token WHERE token = :token GROUP BY budget;
 
 -- name: refused
