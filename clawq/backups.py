@@ -139,6 +139,7 @@ def restore(home: Home, source: str) -> Restored:
     """
     source = _absolute(source)
     _check_source(home, source)
+    _check_replaced(home)
     with storage_errors(home.data):
         make_private_dir(home.data)
         lock = instance.acquire(home.lock)
@@ -155,6 +156,12 @@ def restore(home: Home, source: str) -> Restored:
         return _restore(home, source)
     finally:
         lock.close()
+
+
+def _check_replaced(home: Home) -> None:
+    """What is replaced is kept, and a device would be copied without end."""
+    if os.path.exists(home.db) and not os.path.isfile(home.db):
+        raise StorageError(f"{home.db} is no plain file", "move away what stands there")
 
 
 def _check_source(home: Home, source: str) -> None:

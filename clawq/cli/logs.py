@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -212,13 +213,16 @@ class Output:
 
     def _open(self) -> bool:
         try:
-            self._file = os.open(self._attempt.path, os.O_RDONLY)
+            # Without waiting, should an agent have put a pipe there.
+            self._file = os.open(self._attempt.path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
             return False
         except OSError as error:
             raise StorageError(
                 f"{self._attempt.path}: {error.strerror}", "check its owner and mode"
             ) from None
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            raise StorageError(f"{self._attempt.path} is not a plain file", "no agent wrote it: remove it")
         if self._last is not None:
             os.lseek(self._file, _start_of_last(self._file, self._last), os.SEEK_SET)
         return True

@@ -298,7 +298,9 @@ class storage_errors:
                 f"{self.path} cannot be read ({error})", "restore a backup; clawq never replaces the file"
             ) from error
         if issubclass(kind, _NO_ROOM):
-            raise StorageError(f"{self.path} cannot be written ({error})", "free some disk space") from error
+            # A copy that fails between two connections names the error of neither.
+            said = "the disk is full" if str(error) == "not an error" else error
+            raise StorageError(f"{self.path} cannot be written ({said})", "free some disk space") from error
         if issubclass(kind, _NO_ACCESS):
             raise StorageError(
                 f"{self.path} cannot be opened ({error})", "check its owner and mode"

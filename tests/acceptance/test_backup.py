@@ -254,6 +254,15 @@ def test_a_pruned_job_does_not_come_back(fleet: Fleet, copy: Path) -> None:
     assert fleet.script("true") == 2
 
 
+def test_what_is_no_plain_file_is_not_copied_without_end(fleet: Fleet, copy: Path) -> None:
+    fleet.script("true")
+    fleet.clawq("backup", copy)
+    for path in Path(fleet.home.data).glob("clawq.db*"):
+        path.unlink()
+    Path(fleet.home.db).symlink_to("/dev/zero")
+    assert "is no plain file" in fleet.clawq("restore", copy, code=74).stderr
+
+
 def test_refused_beside_a_supervisor_and_over_a_living_agent(fleet: Fleet, copy: Path) -> None:
     go = fleet.scratch / "go"
     job_id = fleet.script(f"echo run >> {fleet.scratch}/runs; while [ ! -e {go} ]; do sleep 0.05; done")

@@ -178,6 +178,7 @@ def test_one_log_that_cannot_be_written_is_its_own_jobs_fault(fleet: Fleet) -> N
     with strange(fleet, taken=broken):
         fleet.until_state(beside, "succeeded", seconds=5)
         assert fleet.job(broken)["last_error"].startswith("cannot be started: its log: Is a directory: /")
+        assert "is not a plain file" in fleet.clawq("logs", broken, code=74).stderr
         fleet.clawq("retry", broken)
         fleet.until_state(broken, "succeeded")
 
