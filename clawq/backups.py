@@ -198,7 +198,7 @@ def _attempt_files(home: Home) -> dict[int, str]:
     """Token -> the path of its attempt file."""
     try:
         names = os.listdir(home.run)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     stems = [name.removesuffix(attempt_file.SUFFIX) for name in names if name.endswith(attempt_file.SUFFIX)]
     return {int(stem): attempt_file.path_of(home.run, int(stem)) for stem in stems if stem.isdigit()}

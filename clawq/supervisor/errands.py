@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from clawq.errors import UsageError
 from clawq.host import agent as host_agent
-from clawq.host import attempt_file, output, processes
+from clawq.host import attempt_file, output, platform, processes
 from clawq.host.agent import CannotStart, SpawnFailed
 from clawq.host.processes import Process
 from clawq.supervisor.end import KILL_AGAIN_MS, remove
@@ -196,6 +196,9 @@ class Errands(Generic[Key]):
     def _sweep(self, errand: Errand, mono: int) -> bool:
         """End what it left behind; whether there was anything."""
         left = host_agent.left_behind(errand.pid, errand.mark, leader_alive=False)
+        # Orphans in sessions of their own have come to us (Linux), and carry its mark.
+        strays = [pid for pid in platform.own_children() if platform.carries(pid, errand.mark) is True]
+        left += processes.descendants_of(strays)
         for process in left:
             processes.send(process, signal.SIGKILL)
         if left:

@@ -235,6 +235,16 @@ class TestProbe:
         assert (fleet.lines("asked"), fleet.lines("sent")) == (["m 7"], ["mail"])
         assert [name for name in os.listdir(fleet.home.run) if name.startswith("probe")] == []
 
+    @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells whose such an orphan is")
+    def test_a_daemon_that_it_leaves_is_ended_with_it(self, fleet: Fleet) -> None:
+        pid = fleet.scratch / "pid"
+        daemon = f"setsid sh -c 'echo $$ > {pid}.new; mv {pid}.new {pid}; sleep 300' & "
+        self.configure(fleet, f"{daemon} while [ ! -e {pid} ]; do sleep 0.01; done; exit 0")
+        job_id = self.enqueue(fleet)
+        fleet.run_until_idle()
+        assert fleet.state(job_id) == "succeeded"
+        assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+
     def test_it_did_not(self, fleet: Fleet) -> None:
         self.configure(fleet, "echo the outbox is empty; exit 1")
         then = f"[ $CLAWQ_ATTEMPT = 1 ] && {{ {DIES}; }}; {CLAWQ} effect done mail:7"
