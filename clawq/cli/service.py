@@ -72,8 +72,8 @@ def install(
     manager = plan.manager
     text = manager.text(plan.service)
     old = _read(manager.file)
-    if old is not None and MARK not in old and not force and not dry_run:
-        raise ClawqError(f"{manager.file} was not written by clawq", "move it away, or --force replaces it")
+    if not force and not dry_run:
+        _refuse_foreign(manager, old, "move it away, or --force replaces it")
     seen = manager.seen()
     commands = manager.starting(seen, changed=old != text)
     if dry_run:
@@ -110,6 +110,7 @@ def uninstall(daemon: Daemon = False, dry_run: DryRun = False, as_json: AsJson =
     plan = _plan(_manager_here(), daemon, None)
     manager = plan.manager
     there = os.path.lexists(manager.file)
+    _refuse_foreign(manager, _read(manager.file), "it is for whoever wrote it to remove")
     seen = manager.seen()
     commands = manager.before_removal(seen) if there or seen.loaded else []
     after = manager.after_removal() if commands else []
@@ -221,7 +222,8 @@ def _lines(said: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("state", f"cannot be asked: {said['problem']}"))
     elif said["loaded"]:
         stale = "; the file was changed since it was loaded" if said["stale"] else ""
-        running = f"running, pid {said['pid']}" if said["running"] else "loaded and not running"
+        pid = "" if said["pid"] is None else f", pid {said['pid']}"
+        running = f"running{pid}" if said["running"] else "loaded and not running"
         lines.append(("state", running + stale))
     else:
         lines.append(("state", "not loaded"))
@@ -307,6 +309,12 @@ def _read(file: str) -> str | None:
         return None
     except OSError as error:
         raise ClawqError(f"{file} cannot be read ({error.strerror})", "look at its owner and mode") from None
+
+
+def _refuse_foreign(manager: services.Manager, text: str | None, fix: str) -> None:
+    """Raise ClawqError for a file of that name that somebody else wrote."""
+    if text is not None and MARK not in text:
+        raise ClawqError(f"{manager.file} was not written by clawq", fix)
 
 
 def _write(plan: Plan, text: str) -> None:
