@@ -52,7 +52,7 @@ class Sweep:
         self.orphans = 0
         """Logs that belong to no attempt, and are too old."""
         self.crowded_logs = 0
-        """The oldest of logs that are too large together; of a dry run as far as the rest leaves them."""
+        """The oldest of logs that are too large together, besides those that go with their jobs."""
         self.log_bytes = 0
         """Of all logs that stay; known at the end."""
         self.too_large_by = 0
@@ -110,8 +110,11 @@ class Sweep:
             return
 
     def _weigh(self, found: list[tuple[int, os.DirEntry[str]]]) -> None:
-        known = set(retention.logs(self.db, sorted({job_id for job_id, _ in found})))
-        for _, entry in found:
+        ids = sorted({job_id for job_id, _ in found})
+        known = set(retention.logs(self.db, ids))
+        # What only would go for its age is still there, and makes room all the same.
+        going = retention.ended_before(self.db, ids, self.before) if self.dry else set()
+        for job_id, entry in found:
             try:
                 seen = entry.stat(follow_symlinks=False)
             except OSError:
@@ -122,16 +125,20 @@ class Sweep:
                 self.orphans += 1
                 if not self.dry:
                     self._delete([entry.name])
-            else:
+            elif job_id not in going:
                 self.log_bytes += seen.st_size
 
     def _large_logs(self) -> Iterator[None]:
         mark = retention.mark(self.db)
+        if mark[0] > self.now:
+            mark = retention.BEGINNING  # set by a clock that was ahead
         while self.log_bytes > self.most_bytes:
             oldest = retention.oldest(self.db, mark, self.batch)
             if not oldest:
                 return
             for mark in oldest:
+                if self.dry and mark[0] < self.before:
+                    continue
                 for name in retention.logs(self.db, [mark[1]]):
                     path = os.path.join(self.home.logs, name)
                     try:

@@ -28,6 +28,11 @@ def oldest(db: apsw.Connection, after: Mark, most: int) -> list[Mark]:
     return sorted(found)[:most]
 
 
+def ended_before(db: apsw.Connection, ids: list[int], before: int) -> set[int]:
+    """Those of `ids` that ended earlier than `before`."""
+    return {int(i) for (i,) in db.execute(SQL["ended_before"], {"ids": json.dumps(ids), "before": before})}
+
+
 def logs(db: apsw.Connection, ids: list[int]) -> list[str]:
     """The bare names of the logs of these jobs' attempts."""
     return [str(name) for (name,) in db.execute(_LOGS, {"ids": json.dumps(ids)})]

@@ -34,7 +34,7 @@ def take_over(state: State, wakeups: Wakeups) -> None:
             wakeups.watch(row.token, watch)
     clear_run_folder(state.home, state.agents)
     state.probes.end_leftovers()
-    state.notices.end_leftovers()
+    state.notices.end_leftovers(mono)
 
 
 def adopt(row: LiveAttempt, home: Home, boot_id: str, wall: int, mono: int) -> Agent:

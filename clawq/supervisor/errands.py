@@ -152,18 +152,24 @@ class Errands(Generic[Key]):
             os.close(errand.lock)
         self.under_way.clear()
 
-    def end_leftovers(self, spare_ms: int = 0) -> None:
-        """End those of an earlier supervisor that are older than `spare_ms`, and remove their files."""
+    def end_leftovers(self, spare_ms: int = 0) -> bool:
+        """End those of an earlier supervisor that are older than `spare_ms`, and remove their files.
+
+        Whether there are some left, for which this has to be called again.
+        """
         spared = time.time() - spare_ms / 1000
+        own = tuple(f"{errand.path}." for errand in self.under_way.values())
+        some = False
         for name in os.listdir(self.run):
-            if not name.startswith(self.prefix):
-                continue
             path = os.path.join(self.run, name)
+            if not name.startswith(self.prefix) or path.startswith(own):
+                continue
             lock = attempt_file.open_probe(path) if name.endswith(attempt_file.SUFFIX) else None
             if lock is not None:
                 young = spare_ms and os.fstat(lock).st_mtime >= spared
                 if young and attempt_file.is_locked(lock):
                     os.close(lock)
+                    some = True
                     continue
                 if attempt_file.is_locked(lock):
                     # The shell that holds the lock lives, so its number is still its own.
@@ -171,6 +177,7 @@ class Errands(Generic[Key]):
                     host_agent.signal_tree(leader, self._mark(name), signal.SIGKILL)
                 os.close(lock)
             remove(path)
+        return some
 
     # ------------------------------------------------------------------ one of them
 

@@ -63,6 +63,8 @@ class Notices:
         self._number = 0
         self._look_at = 0
         self._alerts_at = 0
+        self._leftovers_at = 0
+        """When those that an earlier supervisor began have had their time."""
         self._fleeting: set[str] = set()
         """Those of FLEETING at the last look."""
         self._fresh = False
@@ -74,7 +76,8 @@ class Notices:
     @property
     def look_again(self) -> int | None:
         """On the monotonic clock, ms."""
-        due = [each for each in (self.errands.look_again, self._look_at, self._alerts_at) if each]
+        times = (self.errands.look_again, self._look_at, self._alerts_at, self._leftovers_at)
+        due = [each for each in times if each]
         return min(due, default=None)
 
     @property
@@ -84,6 +87,8 @@ class Notices:
 
     def poll(self, mono: int) -> None:
         """Look at each that runs, and complain of those that failed. After reap()."""
+        if self._leftovers_at and mono >= self._leftovers_at:
+            self.end_leftovers(mono)
         for number, answer in self.errands.poll(mono).items():
             notice = self._begun.pop(number)
             if answer is None:
@@ -177,8 +182,10 @@ class Notices:
         """Those under way end by themselves, and are left alone by the next supervisor."""
         self.errands.release()
 
-    def end_leftovers(self) -> None:
-        self.errands.end_leftovers(WITHIN_MS)
+    def end_leftovers(self, mono: int) -> None:
+        """Of an earlier supervisor: those that have had their time now, the others when they have."""
+        some = self.errands.end_leftovers(WITHIN_MS)
+        self._leftovers_at = mono + WITHIN_MS if some else 0
 
     # ------------------------------------------------------------------ what is told
 

@@ -208,7 +208,12 @@ def _moments(wall: datetime, every_hour: bool) -> list[int]:
             found.add(at * 1000)
     if found:
         return sorted(found) if every_hour else [min(found)]
-    return [] if every_hour else [int(time.mktime((*shown, 0, 0, 0))) * 1000]
+    if every_hour:
+        return []
+    # By the offset before the change: which one mktime takes is up to the zone.
+    near = time.mktime((*shown, 0, 0, -1))
+    before = time.localtime(near - _CHANGE.total_seconds()).tm_gmtoff
+    return [(int(wall.timestamp()) - before) * 1000]
 
 
 def _slot(at: int) -> Slot:

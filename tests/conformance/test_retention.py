@@ -123,6 +123,23 @@ def test_too_many_bytes_of_logs_cost_the_oldest_ends_their_logs_and_not_their_ro
     assert paths[-1].exists()
 
 
+def test_a_dry_run_counts_a_log_that_goes_with_its_job_once(db: apsw.Connection, home: Home) -> None:
+    for age in (40, 35, 20, 10):
+        write_log(home, put_in(db, job.SUCCEEDED, NOW - age * DAY), MB)
+    write_log(home, put_in(db, job.RUNNING, NOW - DAY), 3 * MB)
+    dry = sweep(db, home, limits(mb=4), dry=True)
+    done = sweep(db, home, limits(mb=4))
+    for each in (dry, done):
+        assert (each.jobs, each.crowded_logs, each.log_bytes) == (2, 1, 4 * MB)
+
+
+def test_a_mark_of_a_clock_that_was_ahead_keeps_no_log(db: apsw.Connection, home: Home) -> None:
+    old = write_log(home, put_in(db, job.SUCCEEDED, NOW - DAY), 2 * MB)
+    retention.set_mark(db, (NOW + DAY, 7))
+    assert sweep(db, home, limits(mb=1)).crowded_logs == 1
+    assert not old.exists()
+
+
 def test_a_database_that_is_too_large_loses_its_oldest_ends(db: apsw.Connection, home: Home) -> None:
     payload = '"' + "x" * 60_000 + '"'
     ended = [put_in(db, job.SUCCEEDED, NOW - DAY + number, payload=payload) for number in range(40)]

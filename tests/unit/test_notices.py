@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import psutil
 import pytest
 
 from clawq import states as job
@@ -309,8 +310,27 @@ def test_one_that_outlives_its_supervisor_is_left_alone_while_it_is_young(loop: 
     loop.turn()
     loop.notices.stop()
     again = Notices(home)
-    again.end_leftovers()
+    again.end_leftovers(0)
     with open(f"{loop.file}.pipe", "w") as pipe:
         pipe.write("go\n")
     until(lambda: loop.file.exists() and loop.file.read_text() == "told\n")
-    until(lambda: (processes.reap(), again.end_leftovers(), os.listdir(home.run))[2] == ["null.payload"])
+    until(lambda: (processes.reap(), again.end_leftovers(0), os.listdir(home.run))[2] == ["null.payload"])
+
+
+def test_one_that_outlives_its_supervisor_has_no_longer_than_others(loop: Loop, home: Home) -> None:
+    loop.body["kinds"]["mail"]["notify"] = ["sh", "-c", "trap '' TERM; exec sleep 1000"]
+    end(loop)
+    loop.turn()
+    (errand,) = loop.notices.errands.under_way.values()
+    until(lambda: Path(f"{errand.path}.attempt").read_text().startswith("r "))
+    loop.notices.stop()
+    again = Notices(home)
+    again.end_leftovers(1)
+    assert again.look_again == 1 + WITHIN_MS
+    os.utime(f"{errand.path}.attempt", (1, 1))
+    again.poll(WITHIN_MS)
+    assert os.path.exists(f"{errand.path}.attempt")
+    again.poll(1 + WITHIN_MS)
+    assert again.look_again is None
+    assert os.listdir(home.run) == ["null.payload"]
+    until(lambda: (processes.reap(), errand.pid not in psutil.pids())[1])

@@ -107,6 +107,14 @@ def test_the_hour_that_is_skipped_costs_no_fixed_time_and_is_no_hour() -> None:
     ]
 
 
+def test_the_hour_that_is_skipped_where_winter_is_the_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Ireland it is winter time that deviates, and mktime takes the offset after the change."""
+    monkeypatch.setenv("TZ", "Europe/Dublin")
+    time.tzset()
+    night = "2026-03-28T23:30+00:00", "2026-03-29T04:30+01:00"
+    assert slots("58 0,1 * * *", *night) == ["2026-03-29T00:58+00:00", "2026-03-29T02:58+01:00"]
+
+
 def test_leap_days_and_years_away() -> None:
     assert slots("0 0 29 2 *", "2026-01-01T00:00+01:00", "2029-01-01T00:00+01:00") == [
         "2028-02-29T00:00+01:00"

@@ -14,3 +14,7 @@ SELECT value FROM meta WHERE key = 'logs deleted to';
 -- The next time begins behind it.
 INSERT INTO meta (key, value) VALUES ('logs deleted to', :mark)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: ended_before
+-- For --dry-run: whose logs would have gone with their jobs. By primary keys.
+SELECT j.id FROM json_each(:ids) AS asked CROSS JOIN jobs j ON j.id = asked.value WHERE j.ended_at < :before;
