@@ -449,11 +449,18 @@ def test_a_beat_and_an_effect_load_this_and_nothing_else(
             f"env > {fleet.scratch}/env.new; mv {fleet.scratch}/env.new {fleet.scratch}/env; sleep 60"
         )
         world: dict[str, Any] = dict(line.partition("=")[::2] for line in until(lambda: fleet.lines("env")))
-        for name in ("CLAWQ_JOB_ID", "CLAWQ_TOKEN", "CLAWQ_HEARTBEAT_FILE"):
-            monkeypatch.setenv(name, world[name])
-        assert imported("beat") == LIGHT | {"clawq.cli.beat"}
-        heavier = {"clawq.cli.effect", "clawq.options", "clawq.store.effects", "clawq.verbs", "clawq.when"}
-        assert imported("effect", "begin", "k") == LIGHT | heavier
-        assert imported("effect", "done", "k", "--json") == LIGHT | heavier
-        assert not {name.partition(".")[0] for name in LIGHT | heavier} & NEVER
+        with monkeypatch.context() as inside:
+            for name in ("CLAWQ_JOB_ID", "CLAWQ_TOKEN", "CLAWQ_HEARTBEAT_FILE"):
+                inside.setenv(name, world[name])
+            assert imported("beat") == LIGHT | {"clawq.cli.beat"}
+            heavier = {
+                "clawq.cli.effect",
+                "clawq.options",
+                "clawq.store.effects",
+                "clawq.verbs",
+                "clawq.when",
+            }
+            assert imported("effect", "begin", "k") == LIGHT | heavier
+            assert imported("effect", "done", "k", "--json") == LIGHT | heavier
+            assert not {name.partition(".")[0] for name in LIGHT | heavier} & NEVER
         fleet.clawq("stop", "--now")
