@@ -126,7 +126,8 @@ def fail(
     if retry_after_ms is not None:
         retry_after_ms = min(retry_after_ms, RETRY_AFTER_MOST_MS)
     if text is not None:
-        text = text[:TEXT_MOST]
+        # Often a piece of some output, cut where it is: rather told with a "?" in it than refused.
+        text = text[:TEXT_MOST].encode("utf-8", "replace").decode()
     me = must_be_inside("fail")
     with Producer() as producer, storage_errors(producer.home.db):
         db = _follow(producer, time.time_ns() // 1_000_000)

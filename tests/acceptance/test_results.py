@@ -60,6 +60,11 @@ class TestFail:
         assert job["last_error"] == "--the site is gone"
         assert last(fleet, job_id)["outcome"] == "failed"
 
+    def test_a_message_that_was_cut_within_a_letter_is_told_all_the_same(self, fleet: Fleet) -> None:
+        job_id = fleet.script(f"{ME} fail --class permanent -m \"$(printf 'caf\\303')\"")
+        fleet.run_until_idle()
+        assert fleet.job(job_id)["last_error"] == "caf?"
+
     def test_reasons_of_retries_are_summed(self, fleet: Fleet) -> None:
         fleet.configure(QUICK)
         note = fleet.scratch / "n"
