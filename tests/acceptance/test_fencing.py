@@ -37,16 +37,18 @@ def test_a_stopped_supervisor_that_wakes_changes_nothing_that_another_took_over(
     """Its lock file was removed while it was stopped, and what it ran has ended and run again since."""
     fleet.configure('[bands.normal]\nbackoff = "1s"\n')
     old = fleet.start()
-    done = fleet.script(f"echo a >> {fleet.scratch}/runs; sleep 1")
+    go = f'while [ ! -e "{fleet.scratch}/go" ]; do sleep 0.1; done'
+    done = fleet.script(f"echo a >> {fleet.scratch}/runs; {go}")
     retried = fleet.script(
         f'echo b >> {fleet.scratch}/runs; [ -e "{fleet.scratch}/once" ] && exit 0;'
-        f' touch "{fleet.scratch}/once"; sleep 1; exit 1'
+        f' touch "{fleet.scratch}/once"; {go}; exit 1'
     )
     for job_id in (done, retried):
         fleet.until_state(job_id, "running")
     old.send_signal(signal.SIGSTOP)
     try:
         os.unlink(fleet.home.lock)
+        (fleet.scratch / "go").touch()
         fleet.run_until_idle()
         assert (fleet.state(done), fleet.state(retried)) == ("succeeded", "succeeded")
         before = rows(fleet)

@@ -109,7 +109,7 @@ class TestJson:
         assert set(found["running"][0]) == RUNNING_KEYS
         assert found["waiting_on"] == [{"reason": "no_supervisor", "jobs": 1, "retry_after_s": None}]
         assert found["resources"]["browser"] == {
-            "in_use": 3,
+            "in_use": 2,  # the one that waits holds none
             "limit": 2,
             "cooldown_s": None,
             "cooldown": None,
@@ -149,6 +149,7 @@ class TestJson:
             job.SCHEDULED: ["no_supervisor", "not_due"],
             job.HELD: ["held"],
             job.UNKNOWN: ["unknown"],
+            job.WAITING: ["children"],
         }
         assert [row["reason"] for row in found["blocked_by"]] == expected.get(state, [])
 
@@ -595,9 +596,8 @@ class TestWaitAndFollow:
             "clawq: no supervisor is running, so nothing new starts: `clawq run` is one",
             f"clawq: after 0s not ended: {queued}",
         ]
-        assert fleet.json("wait", queued, "--timeout", "0s", code=75) == [
-            {"job_id": queued, "state": "queued"}
-        ]
+        (told,) = fleet.json("wait", queued, "--timeout", "0s", code=75)
+        assert (told["job_id"], told["state"], told["outcome"]) == (queued, "queued", None)
 
     def test_wait_and_follow_across_attempts(self, fleet: Fleet) -> None:
         fleet.configure('[kinds.k]\nbackoff = "0s"\n')

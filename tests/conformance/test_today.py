@@ -31,7 +31,8 @@ def test_ends_since_midnight_by_kind_the_most_first(desk: Desk, folded: bool) ->
     end(desk, "succeeded", "qa")
     end(desk, "succeeded", "qa", MIDNIGHT - counts.HOUR_MS)
     if folded:
-        counts.fold_all(desk.db)
+        with Immediate(desk.db):
+            counts.fold(desk.db)
         assert desk.db.execute("SELECT count(*) FROM counts WHERE what = 'ended'").get
         end(desk, "dead")
     ended, deferred = today(desk.db, MIDNIGHT)
