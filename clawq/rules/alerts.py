@@ -15,6 +15,8 @@ from clawq.rules.spans import short
 
 GATE_CLOSED_MS = 1_800_000
 """A gate that is closed for this long does not open by itself."""
+RAMPED_MS = 300_000
+"""A ramp is over in two minutes: what still waits for it waits for nothing."""
 FULL_FOR_MS = 60_000
 """A burst fills the queue for a moment: what waits has to have waited for this long."""
 KEY_ANSWERED_WITHIN_MS = 2 * 86_400_000
@@ -251,8 +253,10 @@ def _stuck(facts: Facts) -> Iterator[Alert]:
 def _explained(waiting: Waiting, facts: Facts) -> bool:
     """Does what the job waits for still hold? Reasons that cannot be told from here are believed."""
     word, _, name = (waiting.reason or "").partition(":")
-    if word in ("", "max_running", "ramp_up"):
+    if word in ("", "max_running"):
         return False
+    if word == "ramp_up":
+        return not any(gate.reason == word and gate.closed_ms >= RAMPED_MS for gate in facts.gates)
     if word == "resource":
         return name in facts.full_resources
     if word == "tenant_limit":

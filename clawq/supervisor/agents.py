@@ -90,6 +90,15 @@ class Agent:
         self.max_procs, self.max_mb = kind.max_procs, kind.max_mb
         self.classify, self.errors = kind.classify, kind.errors
 
+    def slept(self, jump_ms: int, now: int) -> None:
+        """The machine stood still for so long until `now`, epoch ms: that was no silence of the agent's."""
+        try:
+            wrote = os.stat(self.log).st_mtime_ns // 1_000_000
+        except OSError:
+            wrote = 0
+        if wrote or self.worked_at:
+            self.worked_at = min(now, max(wrote, self.worked_at or 0) + jump_ms)
+
     def log_size(self) -> int:
         """Bytes. Seen to be no longer empty, it was written to since the last look."""
         try:

@@ -291,7 +291,10 @@ class Supervisor:
         jump = now - mono - self.clock_offset
         if jump > WAKE_MS:
             self.state.ramp_since, self.state.ramp_started = now, 0
-            self.record_at = 0
+            for agent in self.state.agents.values():
+                agent.slept(jump, now)
+            self.state.notices.slept(mono)
+            self.record_at = self.renew_at = 0
         elif jump < -WAKE_MS:
             self.state.not_after(now)
             self.record_at = 0

@@ -125,6 +125,11 @@ class Notices:
         self.alerts = [alert for alert in found if alert.reason not in UNTOLD | first_seen]
         self._fresh = True
 
+    def slept(self, mono: int) -> None:
+        """The database does not know yet that the machine did: a look now would see what is none."""
+        if self._alerts_at:
+            self._alerts_at = mono + ALERTS_MS
+
     def owes(self, mono: int) -> bool:
         """Whether there is something for record()."""
         return self._fresh or bool(self._look_at and mono >= self._look_at)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -245,6 +246,26 @@ def test_whatever_stands_in_a_lock_that_nobody_holds_is_no_supervisor(fleet: Fle
 
 
 # ---------------------------------------------------------------- the clock
+
+
+def test_a_sleep_of_the_machine_is_no_silence_of_an_agent(fleet: Fleet) -> None:
+    """Else whatever runs over night is an alert in the morning."""
+
+    def seen_at_work() -> int | None:
+        db = open_db(fleet.home)
+        (at,) = db.execute("SELECT worked_at FROM attempts").fetchall()[0]
+        db.close()
+        return None if at is None else int(str(at))
+
+    with strange(fleet) as clock:
+        running = fleet.script("echo said; " + waits_for(fleet, "running"))
+        fleet.until_state(running, "running")
+        until(lambda: fleet.clawq("logs", running).stdout == "said\n")
+        before = time.time_ns() // 1_000_000
+        move(clock, DAY_MS)
+        until(lambda: (seen_at_work() or 0) - before >= DAY_MS - 60_000)
+        (fleet.scratch / "go").touch()
+        fleet.until_state(running, "succeeded")
 
 
 def test_a_clock_that_jumps_a_day_ahead_and_back_loses_and_repeats_nothing(fleet: Fleet) -> None:

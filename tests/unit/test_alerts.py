@@ -67,7 +67,12 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
         old("max_running") | {"active": active(8, "waiting")},
         ["stuck"],
     ),
-    ("a ramp is over in two minutes", old("ramp_up"), ["stuck"]),
+    ("a ramp after a wake", old("ramp_up") | {"gates": [Gate("ramp_up", 2 * MINUTE, 4)]}, []),
+    (
+        "a ramp is over in two minutes",
+        old("ramp_up") | {"gates": [Gate("ramp_up", 5 * MINUTE, 4)]},
+        ["stuck"],
+    ),
     ("its resource is full", old("resource:db") | {"full_resources": frozenset({"db"})}, []),
     ("its resource is free", old("resource:db"), ["stuck"]),
     ("its tenant is full", old("tenant_limit") | {"tenant_limits": {"acme": 2}, "active": active(2)}, []),
