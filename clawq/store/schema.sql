@@ -575,8 +575,17 @@ END;
 CREATE TRIGGER jobs_orphans AFTER UPDATE OF state ON jobs WHEN OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL
     AND EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_children WHERE parent_id = NEW.id)
 BEGIN
+    -- What runs below those that end here is asked first, while they can still be told from those that ended before:
+    -- SQLite calls no trigger for what it does itself.
     UPDATE jobs SET cancel_at = coalesce(cancel_at, NEW.changed_at)
-    WHERE parent_id = NEW.id AND on_parent_end = 'cancel' AND state IN ('starting', 'running', 'waiting');
+    WHERE on_parent_end = 'cancel' AND state IN ('starting', 'running', 'waiting') AND parent_id IN (
+        WITH RECURSIVE ends(id) AS (
+            SELECT NEW.id
+            UNION
+            SELECT c.id FROM ends CROSS JOIN jobs c ON c.parent_id = ends.id
+            WHERE c.state IN ('scheduled', 'queued', 'held')
+                AND (ends.id <> NEW.id OR NEW.state = 'cancelled' OR c.on_parent_end = 'cancel'))
+        SELECT id FROM ends);
     UPDATE jobs SET state = 'cancelled', reason = 'parent ended', changed_at = NEW.changed_at,
         ended_at = NEW.changed_at, parked = NULL, ready_at = NULL,
         last_error = 'its parent, job ' || NEW.id || ', ' || iif(NEW.state = 'cancelled', 'was cancelled', 'has ended')

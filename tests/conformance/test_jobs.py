@@ -290,6 +290,22 @@ def test_pauses_are_set_once_and_lifted_once(db: apsw.Connection, scope: str, na
     assert jobs.resume(db, scope, name) is False
 
 
+def test_a_parents_end_reaches_what_runs_below_a_child_that_has_not_started(db: apsw.Connection) -> None:
+    """Such a child is between two attempts; what its first one put in is to end with it."""
+    parent = put_in(db, job.RUNNING)
+    child = put_in(db, job.SCHEDULED, parent_id=parent, root_id=parent, on_parent_end="cancel")
+    goes, stays = (
+        put_in(db, job.RUNNING, parent_id=child, root_id=parent, on_parent_end=said)
+        for said in ("cancel", "keep")
+    )
+    db.execute(
+        "UPDATE jobs SET state = 'succeeded', token = NULL, changed_at = ?1, ended_at = ?1 WHERE id = ?2",
+        (NOW, parent),
+    )
+    assert row(db, child)["state"] == job.CANCELLED
+    assert (row(db, goes)["cancel_at"], row(db, stays)["cancel_at"]) == (NOW, None)
+
+
 class TestPrune:
     def test_only_what_ended_before(self, db: apsw.Connection) -> None:
         old = {put_in(db, state, THEN) for state in job.ENDED}
