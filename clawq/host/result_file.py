@@ -55,7 +55,8 @@ def parse(raw: bytes) -> Result:
         value = json.loads(raw.decode("utf-8"), parse_constant=_not_json)
         if _is_deep(value):
             return Result(note=f"the result file is not kept: more than {MOST_DEPTH} levels deep")
-        return Result(json.dumps(value), value)
+        # A number beyond what a float holds was read as infinite, for which JSON has no word.
+        return Result(json.dumps(value, allow_nan=False), value)
     except (ValueError, RecursionError):
         return Result(note="the result file is not kept: it is not JSON")
 
