@@ -96,6 +96,8 @@ def _check(key: str, scope: "str | None") -> None:
 
     if scope is not None and scope not in SCOPES:
         raise UsageError(f"--scope {scope!r:.80}", f"{near(scope, SCOPES)}one of {', '.join(SCOPES)}")
+    if not isinstance(key, str):
+        raise UsageError(f"the key {key!r:.80}", "a text is needed")
     try:
         size = len(key.encode())
     except UnicodeEncodeError:

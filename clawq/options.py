@@ -90,7 +90,7 @@ def _key(flag: str, value: object, now: int) -> str:
 def _word(flag: str, value: object, now: int) -> str:
     words = BY_FLAG[flag[2:]].values
     if value not in words:
-        raise _wrong(flag, value, f"{near(str(value), words)}one of {', '.join(words)} is needed")
+        raise _wrong(flag, value, f"{near(value, words)}one of {', '.join(words)} is needed")
     return str(value)
 
 
@@ -449,11 +449,11 @@ def expanded_key(value: object, now: int) -> str:
     return _key("--dedupe-key", value, now)
 
 
-def near(word: str, words: "Iterable[str]") -> str:
+def near(word: object, words: "Iterable[str]") -> str:
     """``did you mean X? `` or nothing: the start of a fix."""
     from difflib import get_close_matches
 
-    found = get_close_matches(word, list(words), 1)
+    found = get_close_matches(str(word), list(words), 1)
     return f"did you mean {found[0]}? " if found else ""
 
 

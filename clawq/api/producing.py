@@ -1,7 +1,7 @@
 """Putting work in from Python: one job, or as many as an iterable has."""
 
 from clawq.client import Producer, Receipt, refusal
-from clawq.errors import ClawqError
+from clawq.errors import ClawqError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,10 +82,13 @@ def enqueue_many(jobs: "Iterable[Mapping[str, object]]", *, dry_run: bool = Fals
             yield refusal(answer) if isinstance(answer, ClawqError) else answer
 
 
-def _chunks(jobs: "Iterable[Mapping[str, object]]") -> "Iterator[list[Mapping[str, object]]]":
-    chunk: list[Mapping[str, object]] = []
+def _chunks(jobs: "Iterable[Mapping[str, object]]") -> "Iterator[list[Mapping[str, object] | ClawqError]]":
+    chunk: list[Mapping[str, object] | ClawqError] = []
     for job in jobs:
-        chunk.append(job)
+        if hasattr(job, "items"):
+            chunk.append(job)
+        else:  # what is no job is so for itself; the others are not concerned
+            chunk.append(UsageError(f"{job!r:.80} is no job", 'give a mapping: {"kind": "site.qa"}'))
         if len(chunk) == AT_ONCE:
             yield chunk
             chunk = []

@@ -131,8 +131,10 @@ def look(wanted: list[int]) -> list[Outcome]:
 def job(job_id: int) -> JobDocument:
     """Everything about one job: what ``clawq show --json`` prints, times as ISO 8601 in UTC.
 
-    Raises NoSuchJob, StorageError and Busy.
+    Raises NoSuchJob, UsageError, StorageError and Busy.
     """
+    if type(job_id) is not int:
+        raise UsageError(f"{job_id!r:.80} is no job", "give its id")
     if not 0 < job_id < 2**63:
         raise NoSuchJob(job_id)
     with desk.reading() as here:

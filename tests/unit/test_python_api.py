@@ -34,8 +34,11 @@ def test_what_was_not_accepted_is_a_receipt_among_the_others(home: Home) -> None
                 {"kind": "nope"},
                 {"command": ["true"], "dedupe_key": "a"},
                 {"command": ["true"], "stale_after": "0s"},
+                ("true", 1, 2, 3),
+                None,
+                {3: "true"},
                 {"command": ["true"]},
-            ]
+            ]  # type: ignore[list-item]
         )
     )
     told = [(each.outcome, each.job_id, each.reason) for each in receipts]
@@ -44,6 +47,7 @@ def test_what_was_not_accepted_is_a_receipt_among_the_others(home: Home) -> None
         ("rejected", None, "usage"),
         ("duplicate", 1, None),
         ("rejected", None, "expired"),
+        *[("rejected", None, "usage")] * 3,
         ("queued", 2, None),
     ]
     assert isinstance(receipts[1].error, clawq.UsageError)
@@ -216,6 +220,9 @@ def test_what_is_for_agents_says_so_outside_a_job(home: Home, call: Any) -> None
     [
         (lambda: clawq.effect("").__enter__(), "the key ''"),
         (lambda: clawq.effect("a\nb").__enter__(), "no control characters"),
+        (lambda: clawq.effect(7).__enter__(), "the key 7: a text is needed"),  # type: ignore[arg-type]
+        (lambda: clawq.job("7"), "'7' is no job"),  # type: ignore[arg-type]
+        (lambda: clawq.throttle(7, "2m"), "no resource 7 is configured"),  # type: ignore[arg-type]
         (lambda: clawq.effect("a", "tenants").__enter__(), "did you mean tenant"),  # type: ignore[arg-type]
         (lambda: clawq.spend("tokens", -1), "-1: a whole number"),
         (lambda: clawq.spend("tokens", True), "True: a whole number"),
