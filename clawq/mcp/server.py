@@ -11,8 +11,10 @@ import anyio.to_thread
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 
 from clawq import __version__, desk
+from clawq.errors import ClawqError
 from clawq.mcp import schema
 from clawq.mcp.tools import Session
 
@@ -30,7 +32,11 @@ async def _serve() -> None:
     calls = anyio.CapacityLimiter(AT_ONCE)
 
     async def list_tools(ctx: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=await anyio.to_thread.run_sync(_tools))
+        try:
+            return types.ListToolsResult(tools=await anyio.to_thread.run_sync(_tools))
+        except ClawqError as error:
+            # In the SDK's own words: what else is raised here it logs as a fault of the server.
+            raise MCPError(types.INTERNAL_ERROR, str(error)) from error
 
     async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         over = threading.Event()

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Awaitable, Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 
@@ -25,6 +26,7 @@ pytest.importorskip("mcp_types", reason="the extra clawq[mcp] is not installed, 
 
 from mcp.client import Client  # noqa: E402
 from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
+from mcp.shared.exceptions import MCPError  # noqa: E402
 
 TOOLS = {
     *("enqueue", "job_status", "wait", "why", "cancel", "beat"),
@@ -57,8 +59,8 @@ class Asked:
         return told.is_error, told.structured_content
 
 
-def talk(script: Callable[[Asked], Awaitable[None]], mode: str = "auto") -> None:
-    """Run `script` beside a server of its own."""
+def talk(script: Callable[[Asked], Awaitable[None]], mode: str = "auto", errors: TextIO = sys.stderr) -> None:
+    """Run `script` beside a server of its own, whose stderr is `errors`."""
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "clawq", "mcp"],
@@ -67,7 +69,7 @@ def talk(script: Callable[[Asked], Awaitable[None]], mode: str = "auto") -> None
 
     async def run() -> None:
         with anyio.fail_after(60):
-            async with Client(stdio_client(server), mode=mode) as client:
+            async with Client(stdio_client(server, errors), mode=mode) as client:
                 await script(Asked(client))
 
     anyio.run(run)
@@ -103,6 +105,18 @@ def test_the_tools_and_what_an_agent_reads_of_them(fleet: Fleet, mode: str) -> N
         assert told[0].input_schema["properties"]["kind"]["enum"] == ["secret", "site.qa", "slow"]
 
     talk(script, mode)
+
+
+def test_tools_that_cannot_be_listed_are_told_to_the_client_alone(fleet: Fleet) -> None:
+    async def script(ask: Asked) -> None:
+        Path(fleet.home.db).write_text("no database " * 99)
+        with pytest.raises(MCPError, match=r"cannot be read .*: restore a backup"):
+            await ask.client.list_tools()
+
+    with open(fleet.scratch / "said", "w+") as said:
+        talk(script, errors=said)
+        said.seek(0)
+        assert said.read() == ""
 
 
 def test_from_enqueue_to_its_result(fleet: Fleet) -> None:
