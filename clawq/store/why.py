@@ -57,7 +57,8 @@ def _blocked_by(case: _Case, supervisor: str | None) -> list[Row]:
     found: list[Row] = []
     if state in (job.SCHEDULED, job.QUEUED) and supervisor not in (None, "run"):
         found.append(_reason("no_supervisor", reasons.STOPPING))
-    elif state in (job.SCHEDULED, job.QUEUED) and supervisor is None:
+    elif state in (job.SCHEDULED, job.QUEUED, job.WAITING) and supervisor is None:
+        # Who waits goes on only when somebody gives it its slots back.
         found.append(_reason("no_supervisor", reasons.clears_when("no_supervisor")))
     if state == job.QUEUED:
         found += _paused(case)

@@ -147,6 +147,7 @@ class TestJson:
         expected = {
             job.QUEUED: ["no_supervisor"],
             job.SCHEDULED: ["no_supervisor", "not_due"],
+            job.WAITING: ["no_supervisor", "children"],
             job.HELD: ["held"],
             job.UNKNOWN: ["unknown"],
             job.WAITING: ["children"],
