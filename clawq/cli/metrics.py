@@ -51,7 +51,12 @@ def _look() -> list[tuple[Series, list[Point]]]:
 
 
 def _write_whole(path: str, text: str) -> None:
-    """Beside it first, then renamed: whoever reads it meanwhile sees the former one."""
+    """Beside it first, then renamed: whoever reads it meanwhile sees the former one.
+
+    Only a plain file is replaced so: of /dev/null and the like there would be none any more.
+    """
+    if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
+        raise UsageError(f"{path} is not a plain file", "name the file itself; without --textfile it prints")
     draft = f"{path}.{os.getpid()}.tmp"
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE)

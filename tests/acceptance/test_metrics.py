@@ -87,6 +87,17 @@ def test_the_textfile_is_whole_and_readable_by_others(fleet: Fleet) -> None:
     assert [path.name for path in fleet.scratch.glob("*prom*")] == ["clawq.prom"]
 
 
+def test_a_textfile_replaces_no_device_and_no_link(fleet: Fleet, tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(tmp_path / "target")
+    for each in (pipe, link, tmp_path):
+        done = fleet.clawq("metrics", "--textfile", each, code=2)
+        assert "is not a plain file: name the file itself" in done.stderr
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+
+
 def test_a_textfile_that_cannot_be_written_is_one_line(fleet: Fleet, tmp_path: Path) -> None:
     done = fleet.clawq("metrics", "--textfile", tmp_path / "no" / "such.prom", code=2)
     assert done.stderr.count("\n") == 1
