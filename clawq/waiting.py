@@ -142,8 +142,7 @@ class _Inside:
             return self._wait(db)
         finally:
             db.close()
-            if self.lock >= 0:
-                os.close(self.lock)
+            wait_file.let_go(self.lock)
 
     def _wait(self, db: "apsw.Connection") -> States:
         if waits.standing(db, *self.me) is None:
@@ -192,7 +191,7 @@ class _Inside:
         if self.lock >= 0:
             if wait_file.is_the_one(self.lock, self.path):
                 return
-            os.close(self.lock)
+            wait_file.let_go(self.lock)
         make_private_dir(self.home.run)
         self.lock = wait_file.hold(self.path)
 

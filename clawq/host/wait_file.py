@@ -11,17 +11,37 @@ import os
 
 SUFFIX = ".wait"
 
+_held: set[int] = set()
+_forks_are_known = False
+
 
 def path_of(run_dir: str, token: int) -> str:
     return os.path.join(run_dir, f"{token}{SUFFIX}")
 
 
 def hold(path: str) -> int:
-    """A descriptor that holds the lock as long as it is open."""
+    """A descriptor that holds the lock until ``let_go``, and in no fork: what goes on there does not wait."""
+    global _forks_are_known
+    if not _forks_are_known:
+        _forks_are_known = True
+        os.register_at_fork(after_in_child=_let_go_of_all)
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    _held.add(descriptor)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     os.pwrite(descriptor, b"%-20d\n" % os.getpid(), 0)
     return descriptor
+
+
+def let_go(descriptor: int) -> None:
+    """Close it, unless that was done in a fork."""
+    if descriptor in _held:
+        _held.discard(descriptor)
+        os.close(descriptor)
+
+
+def _let_go_of_all() -> None:
+    for descriptor in list(_held):
+        let_go(descriptor)
 
 
 def is_the_one(descriptor: int, path: str) -> bool:

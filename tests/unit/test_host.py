@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawq.host import agent, attempt_file, output, platform, processes
+from clawq.host import agent, attempt_file, output, platform, processes, wait_file
 from tests.waiting import until
 
 # The first 40 bytes of a struct kinfo_proc by the layout in macOS's sys/proc.h, of 1700000000.123456 s:
@@ -283,3 +284,21 @@ def test_the_last_lines_are_few_and_short(tmp_path: Path) -> None:
     log.write_text("only\nthese two\n")
     assert output.last_lines(str(log)) == "only\nthese two"
     assert output.last_lines(str(tmp_path / "none")) == ""
+
+
+def test_what_a_waiting_process_forks_does_not_wait(tmp_path: Path) -> None:
+    """An agent's helper that goes into the background would else keep its job waiting for good."""
+    path = wait_file.path_of(str(tmp_path), 7)
+    lock = wait_file.hold(path)
+    fork = multiprocessing.get_context("fork")
+    started, over = fork.Event(), fork.Event()
+    child = fork.Process(target=lambda: (started.set(), over.wait(20)))
+    child.start()
+    try:
+        assert started.wait(20)
+        assert wait_file.is_held(path)
+        wait_file.let_go(lock)
+        assert not wait_file.is_held(path)
+    finally:
+        over.set()
+        child.join(20)
