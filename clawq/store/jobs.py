@@ -172,7 +172,10 @@ def _pause_name(scope: str, name: str) -> str:
 
 
 def prunable(db: apsw.Connection, before: int, most: int) -> tuple[list[int], list[str]]:
-    """Up to `most` jobs that ended before that moment, and the bare names of their logs."""
+    """Up to `most` jobs that ended before that moment, and the bare names of their logs.
+
+    None whose parent has not ended.
+    """
     for state in job.ENDED:
         values = {"state": state, "before": before, "most": most}
         ids = [row["id"] for row in dicts(db.execute(_SQL["prunable"], values))]
@@ -183,7 +186,7 @@ def prunable(db: apsw.Connection, before: int, most: int) -> tuple[list[int], li
 
 
 def count_prunable(db: apsw.Connection, before: int) -> int:
-    """How many jobs ended before that moment."""
+    """How many jobs that ended before that moment ``prunable`` would find."""
     return sum(
         dicts(db.execute(_SQL["prunable_count"], {"state": state, "before": before}))[0]["n"]
         for state in job.ENDED

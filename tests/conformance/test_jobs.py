@@ -307,6 +307,18 @@ def test_a_parents_end_reaches_what_runs_below_a_child_that_has_not_started(db: 
 
 
 class TestPrune:
+    @pytest.mark.parametrize("parent_state", [job.SCHEDULED, job.WAITING, job.UNKNOWN, job.DEAD])
+    def test_children_stay_until_their_parent_has_ended(self, db: apsw.Connection, parent_state: str) -> None:
+        parent = put_in(db, parent_state, THEN)
+        child = put_in(db, job.SUCCEEDED, THEN, parent_id=parent, root_id=parent)
+        gone = {parent, child} if parent_state == job.DEAD else set()
+        assert jobs.count_prunable(db, NOW) == len(gone)
+        found: set[int] = set()
+        while ids := jobs.prunable(db, NOW, MANY)[0]:
+            assert jobs.prune(db, ids, NOW) == len(ids)
+            found |= set(ids)
+        assert found == gone
+
     def test_only_what_ended_before(self, db: apsw.Connection) -> None:
         old = {put_in(db, state, THEN) for state in job.ENDED}
         for state in job.STATES:

@@ -111,14 +111,17 @@ INSERT INTO pauses (scope, name, since) VALUES (:scope, :name, :now) ON CONFLICT
 DELETE FROM pauses WHERE scope = :scope AND name = :name RETURNING since;
 
 -- name: prunable
--- The oldest of one kind of end, a batch at a time so that nobody waits long for the lock.
+-- The oldest of one kind of end, a batch at a time so that nobody waits long for the lock. A parent that has not ended
+-- may still wait for it, and its next attempt gets it back.
 SELECT id FROM jobs INDEXED BY jobs_ended WHERE ended_at IS NOT NULL AND state = :state AND ended_at < :before
+    AND NOT EXISTS (SELECT 1 FROM jobs p WHERE p.id = jobs.parent_id AND p.ended_at IS NULL)
 ORDER BY ended_at LIMIT :most;
 
 -- name: prunable_count
--- For --dry-run: a range of the index.
+-- For --dry-run: the same.
 SELECT count(*) AS n FROM jobs INDEXED BY jobs_ended
-WHERE ended_at IS NOT NULL AND state = :state AND ended_at < :before;
+WHERE ended_at IS NOT NULL AND state = :state AND ended_at < :before
+    AND NOT EXISTS (SELECT 1 FROM jobs p WHERE p.id = jobs.parent_id AND p.ended_at IS NULL);
 
 -- name: logs
 -- The files that go with the jobs.

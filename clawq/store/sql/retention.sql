@@ -17,4 +17,5 @@ ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
 -- name: ended_before
 -- For --dry-run: whose logs would have gone with their jobs. By primary keys.
-SELECT j.id FROM json_each(:ids) AS asked CROSS JOIN jobs j ON j.id = asked.value WHERE j.ended_at < :before;
+SELECT j.id FROM json_each(:ids) AS asked CROSS JOIN jobs j ON j.id = asked.value
+WHERE j.ended_at < :before AND NOT EXISTS (SELECT 1 FROM jobs p WHERE p.id = j.parent_id AND p.ended_at IS NULL);
