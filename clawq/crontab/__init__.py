@@ -109,7 +109,7 @@ class _Rewriter:
             except CannotWrap:
                 kept = True
             if kept:
-                found.append(line)
+                found.append(_file(line))
         return found
 
     def _leave(self, number: int, line: str, why: str) -> None:
@@ -148,7 +148,7 @@ class _Rewriter:
             raise CannotWrap("what follows its % is its standard input, and a job in a queue has none")
         shell = self.variables.get("SHELL") or "/bin/sh"
         wrapped = wrap(command, shell)
-        if wrapped.lock is not None and any(wrapped.lock.strip("\"'") in each for each in self.own_locks):
+        if wrapped.lock is not None and any(_file(wrapped.lock) in each for each in self.own_locks):
             wrapped = wrap(command, shell, keep_lock=True)
         written = escape_percent(self._enqueue(wrapped, slot))
         size = len(written.encode(errors="surrogateescape"))
@@ -196,12 +196,15 @@ class _Rewriter:
         """Two lines with one lock file have one name, and otherwise each has its own."""
         if job.lock is None:
             return self._free(job.name)
-        if job.lock not in self.locks:
-            base = job.lock.strip("\"'").rpartition("/")[2]
+        file = _file(job.lock)
+        if file[:1] not in ("/", "~", "$") and job.locked_in:
+            file = f"{_file(job.locked_in)}/{file}"
+        if file not in self.locks:
+            base = file.rpartition("/")[2]
             base = re.sub(r"\.(?:lock|lck|pid)$", "", base)
             base = re.sub(r"[^A-Za-z0-9._-]+", "-", base).strip("-.")[:40]
-            self.locks[job.lock] = self._free(base or job.name)
-        return self.locks[job.lock]
+            self.locks[file] = self._free(base or job.name)
+        return self.locks[file]
 
     def _free(self, name: str) -> str:
         number, free = self.numbers.get(name, 1), name
@@ -211,6 +214,12 @@ class _Rewriter:
         self.numbers[name] = number
         self.names.add(free)
         return free
+
+
+def _file(text: str) -> str:
+    """One spelling for one file, however a line of shell quotes it and says where its home is."""
+    plain = text.replace('"', "").replace("'", "")
+    return plain.replace("${HOME}", "~").replace("$HOME", "~")
 
 
 def _as_value(value: str) -> str:

@@ -36,13 +36,15 @@ class CannotWrap(Exception):
 
 class Wrapped(NamedTuple):
     """``options`` and ``command`` as they are written; ``skips``: it was not to run beside itself
-    (`flock -n`); ``lock``: the file that `flock` named; ``name``: what it may be called; ``sets``: the
-    variables that it sets itself; ``comment``: what stands behind it for people and programs to find."""
+    (`flock -n`); ``lock``: the file that `flock` named, ``locked_in`` the folder that its line had gone to;
+    ``name``: what it may be called; ``sets``: the variables that it sets itself; ``comment``: what stands
+    behind it for people and programs to find."""
 
     options: tuple[str, ...]
     command: str
     skips: bool
     lock: str | None
+    locked_in: str
     name: str
     sets: frozenset[str]
     comment: str
@@ -83,7 +85,8 @@ def wrap(command: str, shell: str, keep_lock: bool = False) -> Wrapped:
             script = " ".join(each.text for each in tokens)
         runs = f"{quote(shell)} -c {quote(script)}"
     sets = frozenset(peeled.sets)
-    return Wrapped(tuple(peeled.options), runs, peeled.skips, peeled.lock, name, sets, comment)
+    lock, folder = peeled.lock, peeled.locked_in
+    return Wrapped(tuple(peeled.options), runs, peeled.skips, lock, folder, name, sets, comment)
 
 
 class _Peeled:
@@ -95,6 +98,7 @@ class _Peeled:
         self.options: list[str] = []
         self.skips = False
         self.lock: str | None = None
+        self.locked_in = ""
         self.done: set[str] = set()
         self.sets: list[str] = []
 
@@ -174,6 +178,7 @@ class _Peeled:
             self._keep(rest[0])
         self.done.add("flock")
         self.skips, self.lock = skips, file.text
+        self.locked_in = self.options[1] if self.options[:1] == ["--cwd"] else ""
         return True
 
     def _time(self) -> bool:

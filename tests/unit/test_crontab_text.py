@@ -404,3 +404,24 @@ def test_many_lines_of_one_program_cost_no_more_than_others() -> None:
     """Once the names were counted from one for each: ten seconds for ten thousand lines."""
     done = wrapped("0 7 * * * x\n" * 10_000)
     assert "--exclusive x-10000 " in done.text
+
+
+def exclusives(text: str) -> list[str]:
+    return [each.split("--exclusive ")[1].split()[0] for each in wrapped(text).text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("flock -n /t/l a", "flock -n '/t/l' b"),
+        ('flock -n "$HOME/l" a', "flock -n ~/l b"),
+        ("cd /d && flock -n l a", 'cd "/d" && flock -n l b'),
+    ],
+)
+def test_one_lock_file_has_one_name_however_it_is_written(one: str, other: str) -> None:
+    assert exclusives(f"0 7 * * * {one}\n0 8 * * * {other}\n") == ["l", "l"]
+
+
+def test_lock_files_of_two_folders_are_two() -> None:
+    text = "0 7 * * * cd /a && flock -n l x\n0 8 * * * cd /b && flock -n l x\n"
+    assert exclusives(text) == ["l", "l-2"]
