@@ -71,7 +71,7 @@ class Session:
 
     def _check(self, name: str, given: Arguments) -> None:
         with desk.reading() as here:
-            settings, _ = here.settings()
+            settings, broken = here.settings()
         known = {tool.name: tool for tool in schema.tools(settings)}
         if name not in known:
             raise UsageError(
@@ -88,6 +88,8 @@ class Session:
             if given.get(key) is None:
                 raise UsageError(f"{key} is missing", f"{name} needs {', '.join(tool.required)}")
         if name == "enqueue":
+            if broken is not None:
+                _check_config()
             _check_kind(given["kind"], schema.offered(settings), settings.kind_names)
 
     def _enqueue(self, given: Arguments) -> Document:
@@ -160,6 +162,12 @@ def _settled(wanted: list[int] | None, timeout_s: float, stopped: Callable[[], b
         if waiting.is_settled(states) or left <= STEP_S:
             return states
     return {}
+
+
+def _check_config() -> None:
+    """Raises ConfigError where no valid form is in force: no kinds are known then, and none is to blame."""
+    with Producer() as producer:
+        producer.follow_config(time.time_ns() // 1_000_000)
 
 
 def _check_kind(kind: object, offered: Mapping[str, str], configured: list[str]) -> None:

@@ -119,6 +119,13 @@ def test_tools_that_cannot_be_listed_are_told_to_the_client_alone(fleet: Fleet) 
         assert said.read() == ""
 
 
+def test_a_configuration_that_was_never_valid_is_the_answer_and_no_kinds_fault(fleet: Fleet) -> None:
+    fleet.configure("x = [")
+    answer = Session().call("enqueue", {"kind": "slow"}, bool)
+    assert (answer.failed, answer.document["reason"]) == (True, "config")
+    assert "clawq.toml" in answer.document["message"]
+
+
 def test_from_enqueue_to_its_result(fleet: Fleet) -> None:
     async def script(ask: Asked) -> None:
         failed, told = await ask("enqueue", kind="site.qa", payload={"url": "x"}, dedupe_key="k", delay="1s")
