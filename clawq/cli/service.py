@@ -77,6 +77,8 @@ def install(
     seen = manager.seen()
     commands = manager.starting(seen, changed=old != text)
     if dry_run:
+        if not force and old is not None and MARK not in old:
+            words.note(f"{manager.file} was not written by clawq: without --force this would be refused")
         return _show_dry_run(manager, text, commands, as_json)
     if old != text:
         _write(plan, text)

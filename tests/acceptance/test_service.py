@@ -164,6 +164,8 @@ def test_a_file_that_clawq_did_not_write_is_left_alone(machine: Machine) -> None
     refused = machine.clawq("service", "install", code=1)
     assert refused.stderr.count("\n") == 1
     assert "was not written by clawq: move it away, or --force replaces it" in refused.stderr
+    dry = machine.clawq("service", "install", "--dry-run")
+    assert "without --force this would be refused" in dry.stderr
     kept = machine.clawq("service", "uninstall", code=1)
     assert "was not written by clawq: it is for whoever wrote it to remove" in kept.stderr
     assert machine.unit.exists()
