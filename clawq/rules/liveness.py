@@ -6,6 +6,12 @@ from typing import Literal, NamedTuple
 
 Verdict = Literal["alive", "ended", "lost", "never_ran"]
 
+PER_SPAN = 4
+"""Renewals within a lease."""
+LEAST_RENEWAL_MS = 500
+TREES_MS = 5_000
+"""Who computes is looked at no more often."""
+
 
 class Evidence(NamedTuple):
     """What was seen: the attempt file's lock and marks, and whether it was written in this boot."""
@@ -58,3 +64,11 @@ def next_check(started: int, last_sign: int, lease_ms: int, timeout_ms: int, dea
     if deadline is not None:
         at = min(at, deadline)
     return at
+
+
+def renew_every(lease_ms: int, quiet_ms: int) -> int:
+    """How often what is known of an agent is written down, ms: several times within its lease.
+
+    And within what counts as quiet, since with it goes when the agent was last seen to compute.
+    """
+    return max(LEAST_RENEWAL_MS, min(lease_ms // PER_SPAN, max(TREES_MS, quiet_ms // PER_SPAN)))

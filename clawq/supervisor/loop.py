@@ -24,6 +24,7 @@ from clawq.errors import ClawqError, ConfigError
 from clawq.host import load, platform
 from clawq.host.instance import Instance
 from clawq.paths import Home, as_utf8
+from clawq.rules.liveness import renew_every
 from clawq.store import config_row
 from clawq.store.connection import BUSY_MS, SchemaMoved, open_db, storage_errors
 from clawq.store.wal import Wal
@@ -61,7 +62,6 @@ FIRST_MINUTE_MS = 5_000
 """The first sample comes once a start has settled: measuring is the dearest thing that a turn does."""
 RECHECK_MS = 2_000
 """Between looks at a machine that refused a start."""
-RENEWALS_PER_LEASE = 4
 AFTER_FAILURE_MS = 1_000
 RAMP_OVER_MS = 120_000
 """By then it allows more than anybody runs."""
@@ -326,7 +326,7 @@ class Supervisor:
             agent.disowned = True
         if written.renewed:
             lease = min((agent.lease_ms for agent in state.agents.values()), default=IDLE_MS)
-            self.renew_at = mono + max(IDLE_MS // 2, lease // RENEWALS_PER_LEASE)
+            self.renew_at = mono + renew_every(lease, state.settings.alerts.quiet_ms)
         if written.counted:
             state.count_at = mono + COUNT_MS
         if written.sampled:
@@ -369,7 +369,7 @@ class Supervisor:
         state.agents[outcome.token] = outcome
         state.ramp_started += 1
         self.last_start = mono_ms()
-        lease_part = mono_ms() + outcome.lease_ms // RENEWALS_PER_LEASE
+        lease_part = mono_ms() + renew_every(outcome.lease_ms, state.settings.alerts.quiet_ms)
         self.renew_at = min(self.renew_at, lease_part) if len(state.agents) > 1 else lease_part
         self.rounds.started(mono_ms())
         # One more turn at once: the agent may have told already that it runs, or that it ended.

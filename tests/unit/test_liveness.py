@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from clawq.rules.liveness import Evidence, judge, next_check, overdue
+from clawq.rules.liveness import Evidence, judge, next_check, overdue, renew_every
 
 CASES = [
     # locked, ran, exit code, same boot, known running -> verdict
@@ -77,3 +77,12 @@ def test_an_exit_code_is_believed_where_the_database_knows_that_the_agent_ran() 
     known = Evidence(locked=False, ran=False, exit_code=3, same_boot=True, known_running=True)
     assert judge(known) == "ended"
     assert judge(known._replace(same_boot=False)) == "ended"
+
+
+def test_a_long_lease_leaves_no_agent_that_computes_looking_quiet() -> None:
+    """Its CPU time is written down with its lease."""
+    minute = 60_000
+    assert renew_every(2 * minute, 15 * minute) == minute // 2
+    assert renew_every(24 * 60 * minute, 15 * minute) <= 15 * minute // 2
+    assert renew_every(24 * 60 * minute, 1_000) == 5_000
+    assert renew_every(1_000, 15 * minute) == 500
