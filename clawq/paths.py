@@ -67,7 +67,7 @@ def as_utf8(text: str) -> str:
 
     Bytes that are not UTF-8 stay lone surrogates, which neither SQLite nor JSON takes.
     """
-    return os.fsencode(text).decode("utf-8", "surrogateescape")
+    return text if text.isascii() else os.fsencode(text).decode("utf-8", "surrogateescape")
 
 
 def as_bytes(text: str) -> bytes:

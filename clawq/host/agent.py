@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from clawq.host import attempt_file, platform, processes
@@ -16,6 +17,7 @@ _THE_JOBS_OWN = {errno.E2BIG}
 # Python ignores these two; an agent must start with the usual dispositions.
 _RESET = [number for number in (getattr(signal, n, None) for n in ("SIGPIPE", "SIGXFSZ", "SIGXFZ")) if number]
 _DESCRIPTORS_FROM = 10
+_SHELL_ARGV = (b"sh", b"-c", attempt_file.SCRIPT.encode())
 
 
 class SpawnFailed(Exception):
@@ -32,7 +34,7 @@ class Spawned(NamedTuple):
     """A descriptor of the attempt file to test its lock with."""
 
 
-def spawn(argv: list[str], cwd: str, env: dict[str, str], attempt_path: str, log_path: str) -> Spawned:
+def spawn(argv: list[str], cwd: str, env: Mapping[bytes, bytes], attempt_path: str, log_path: str) -> Spawned:
     """Start `argv` under the attempt file's shell, in a session of its own, output straight into the log.
 
     Raises SpawnFailed (no process, memory or descriptor left, disk full, folder gone), and CannotStart.
@@ -46,11 +48,8 @@ def spawn(argv: list[str], cwd: str, env: dict[str, str], attempt_path: str, log
         log = _high(_open_log(log_path), held)
         pid = os.posix_spawn(
             attempt_file.SHELL,
-            [as_bytes(word) for word in ("sh", "-c", attempt_file.SCRIPT, cwd, *argv)],
-            {
-                name.encode(errors="surrogateescape"): value.encode(errors="surrogateescape")
-                for name, value in env.items()
-            },
+            [*_SHELL_ARGV, *[as_bytes(word) for word in (cwd, *argv)]],
+            env,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, log, 1),
@@ -95,6 +94,9 @@ def _open_log(path: str) -> int:
 
 def _high(descriptor: int, held: list[int]) -> int:
     """The same file above the descriptors that the agent gets as 0 to 3, so that no dup2 meets itself."""
+    if descriptor >= _DESCRIPTORS_FROM:
+        held.append(descriptor)
+        return descriptor
     import fcntl
 
     try:

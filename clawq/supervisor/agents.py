@@ -71,6 +71,8 @@ class Agent:
     log_bytes: int = 0
     log_looked: int | None = None
     """How long its log was at the last look, and when that was."""
+    left_result: bool = False
+    """At its end there was something in its result file."""
     spoke_at: int | None = None
     """When it first wrote, epoch ms; None too when it had begun before we looked."""
     classify: str = "none"
@@ -111,14 +113,6 @@ class Agent:
 
     def attempt_path(self, home: Home) -> str:
         return attempt_file.path_of(home.run, self.token)
-
-    def files(self, home: Home) -> list[str]:
-        """Everything of this attempt in the run folder."""
-        return [
-            self.attempt_path(home),
-            outside_file(home, self.token),
-            *job_files(home, self.token).values(),
-        ]
 
     def remember(self, outside: tuple[Process, ...], home: Home) -> None:
         """What a look has seen outside of its session, kept where the next supervisor finds it too.
@@ -162,4 +156,10 @@ JOB_FILES = ("payload", "heartbeat", "result", "wait")
 
 def job_files(home: Home, token: int) -> dict[str, str]:
     """The files that an agent is told of, by what they are for."""
-    return {name: os.path.join(home.run, f"{token}.{name}") for name in JOB_FILES}
+    stem = f"{home.run}/{token}."
+    return {name: stem + name for name in JOB_FILES}
+
+
+def job_file(home: Home, token: int, name: str) -> str:
+    """One of them."""
+    return f"{home.run}/{token}.{name}"

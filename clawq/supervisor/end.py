@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 from clawq.host import agent as host_agent
 from clawq.host import attempt_file, processes
 from clawq.paths import Home
-from clawq.supervisor.agents import Agent
+from clawq.supervisor.agents import Agent, job_file
 
 KILL_AGAIN_MS = 1_000
 SPENT_MS = 500
 MOST_SPENT = 4_000
-"""Files of 4 KB."""
+"""Attempts, most with one file of 4 KB."""
 
 
 def is_to_end(agent: Agent) -> bool:
@@ -42,19 +43,19 @@ def signal_if_due(agent: Agent, mono: int) -> None:
     processes.send_all(agent.outside, number)
 
 
-def forget(agent: Agent, home: Home, spent: list[str]) -> None:
-    """Drop its descriptor and its files in the run folder; those that every attempt has go to `spent`."""
+def forget(agent: Agent, home: Home, spent: set[int]) -> None:
+    """Drop its descriptor; its token goes to those whose files in the run folder are `spent`."""
     if agent.probe is not None:
         os.close(agent.probe)
-    for path in agent.files(home):
-        if path.endswith((attempt_file.SUFFIX, ".payload")):
-            spent.append(path)
-        else:
-            remove(path)
+    if agent.left_result:
+        remove(job_file(home, agent.token, "result"))  # of any size
+    spent.add(agent.token)
 
 
-def clear_spent(spent: list[str], mono: int, last_start: int) -> int | None:
-    """Remove these once nothing has started for a while; ms of the monotonic clock when to ask again.
+def clear_spent(home: Home, spent: set[int], mono: int, last_start: int) -> int | None:
+    """Remove their files once nothing has started for a while; ms of the monotonic clock when to ask again.
+
+    Whatever bears the token is one of them: to list the folder is cheaper than to try each possible name.
 
     An ext4 without a journal gives no inode out again for five seconds and walks over those at each file that
     is made: a millisecond a start, at hundreds a second. What a crash leaves, the next supervisor clears.
@@ -63,8 +64,11 @@ def clear_spent(spent: list[str], mono: int, last_start: int) -> int | None:
         return None
     if mono < last_start + SPENT_MS and len(spent) < MOST_SPENT:
         return last_start + SPENT_MS
-    for path in spent:
-        remove(path)
+    with suppress(OSError):  # somebody has tidied the folder away
+        for name in os.listdir(home.run):
+            token, dot, _ = name.partition(".")
+            if dot and token.isdecimal() and token.isascii() and int(token) in spent:
+                remove(os.path.join(home.run, name))
     spent.clear()
     return None
 

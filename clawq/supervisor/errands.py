@@ -20,6 +20,7 @@ from clawq.host import attempt_file, output, platform, processes
 from clawq.host.agent import CannotStart, SpawnFailed
 from clawq.host.processes import Process
 from clawq.supervisor.end import KILL_AGAIN_MS, remove
+from clawq.supervisor.environ import encoded
 
 AT_ONCE = 2
 WITHIN_MS = 30_000
@@ -118,7 +119,7 @@ class Errands(Generic[Key]):
             variable, _, value = errand.mark.partition("=")
             env[variable] = value
             errand.pid, errand.lock = host_agent.spawn(
-                argv, cwd, env, path + attempt_file.SUFFIX, f"{path}.log"
+                argv, cwd, encoded(env), path + attempt_file.SUFFIX, f"{path}.log"
             )
         except SpawnFailed:
             _forget(errand)

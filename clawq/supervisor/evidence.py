@@ -12,7 +12,7 @@ from clawq.paths import Home
 from clawq.rules import classify, hints, readers
 from clawq.rules.classify import Evidence, Word
 from clawq.settings import ErrorPattern
-from clawq.supervisor.agents import Agent, job_files
+from clawq.supervisor.agents import Agent, job_file
 
 FILE_TIME_SLACK_MS = 20
 """File times come from a coarser clock than the one that `kill_at` was read from."""
@@ -43,8 +43,8 @@ def gather(agent: Agent, home: Home, wall: int) -> Found:
     )
     text = note = None
     try:
-        result = result_file.read(job_files(home, agent.token)["result"])
-        text = result.text
+        result = result_file.read(job_file(home, agent.token, "result"))
+        text, agent.left_result = result.text, result is not result_file.NOTHING
         word, complaint = word_of(result.value)
         note = result.note or complaint
         if evidence.kill is None:
@@ -58,8 +58,7 @@ def gather(agent: Agent, home: Home, wall: int) -> Found:
     # Of what succeeded nobody asks for the last lines, and nearly all do.
     silent = reading.exit_code == 0 and agent.kill_reason is None
     tail = "" if silent else output.last_lines(agent.log)
-    if agent.spoke_at is None:
-        agent.log_size()  # it may have ended before anybody looked
+    agent.log_bytes = agent.log_size()  # it may have ended before anybody looked
     return Found(evidence._replace(last_lines=tail), tail, text, note, agent.spoke_at)
 
 

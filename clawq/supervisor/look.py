@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from clawq.host import agent as host_agent
@@ -16,7 +16,7 @@ from clawq.paths import Home
 from clawq.rules import liveness
 from clawq.rules.alerts import worked
 from clawq.rules.footprint import grown_beyond
-from clawq.supervisor.agents import Agent, job_files
+from clawq.supervisor.agents import Agent, job_file
 from clawq.supervisor.end import KILL_AGAIN_MS
 from clawq.supervisor.evidence import Found, gather
 
@@ -56,12 +56,16 @@ def look(agents: list[Agent], home: Home, wall: int, mono: int) -> Findings:
     """Look at every agent once. `wall` is epoch ms, `mono` ms of the monotonic clock."""
     processes.reap()
     findings = Findings()
-    shells = {agent.pid for agent in agents if agent.owned}
     for agent in agents:
         if agent.verdict is None:
             _look_at(agent, home, findings, wall, mono)
-        if agent.verdict is not None:
-            _sweep(agent, shells, home, findings, wall, mono)
+    ended = [agent for agent in agents if agent.verdict is not None]
+    if ended:
+        # Asked once for all of them, and only now: what a shell leaves comes to us when it has gone.
+        shells = {agent.pid for agent in agents if agent.owned}
+        orphans = [pid for pid in platform.own_children() if pid not in shells]
+        for agent in ended:
+            _sweep(agent, orphans, home, findings, wall, mono)
     return findings
 
 
@@ -156,7 +160,7 @@ def _last_change(agent: Agent, home: Home, wall: int, mono: int) -> int:
     Only a file that has changed since we looked is asked for its time, and believed within that span: a
     wall clock that was set back meanwhile would make an old sign one of tomorrow, and keep a dead one alive.
     """
-    path = agent.log if agent.heartbeat == "output" else job_files(home, agent.token)["heartbeat"]
+    path = agent.log if agent.heartbeat == "output" else job_file(home, agent.token, "heartbeat")
     try:
         changed = os.stat(path).st_mtime_ns
     except OSError:
@@ -173,10 +177,10 @@ def _is_stopped(agent: Agent) -> bool:
 
 
 def _sweep(
-    agent: Agent, shells: set[int | None], home: Home, findings: Findings, wall: int, mono: int
+    agent: Agent, orphans: Collection[int], home: Home, findings: Findings, wall: int, mono: int
 ) -> None:
     """End what an attempt left behind; report its end once nothing that can be found is left."""
-    left = left_over(agent, shells)
+    left = left_over(agent, orphans)
     if not left:
         findings.ended.append(Ended(agent, gather(agent, home, wall)))
         return
@@ -194,8 +198,8 @@ def _sweep(
     findings.again_at(mono + SWEEP_PAUSE_MS)
 
 
-def left_over(agent: Agent, shells: set[int | None]) -> list[processes.Process]:
-    """What still runs of an attempt whose shell is gone. `shells`: our children that are no leftovers."""
+def left_over(agent: Agent, orphans: Collection[int]) -> list[processes.Process]:
+    """What still runs of an attempt whose shell is gone. `orphans`: our children but for shells."""
     if agent.pid is None or not agent.same_boot:
         return []
     found: list[processes.Process] = []
@@ -206,7 +210,7 @@ def left_over(agent: Agent, shells: set[int | None]) -> list[processes.Process]:
         # Its orphans came to us: two cheap questions spare the walk over every process. Those of an attempt
         # that was taken over came to init, and only what they carry tells whose they are.
         if agent.owned:
-            strays = [pid for pid in platform.own_children() if pid not in shells and _belongs(pid, agent)]
+            strays = [pid for pid in orphans if _belongs(pid, agent)]
         else:
             strays = [pid for pid in platform.all_pids() if pid != os.getpid() and _carries_token(pid, agent)]
         there = strays or not agent.owned or processes.group_exists(agent.pid)

@@ -32,6 +32,7 @@ from clawq.supervisor import outputs
 from clawq.supervisor.adopt import take_over
 from clawq.supervisor.chores import Chores
 from clawq.supervisor.end import clear_spent, forget, is_to_end, signal_if_due
+from clawq.supervisor.environ import Environments
 from clawq.supervisor.ground import Displaced, Ground
 from clawq.supervisor.look import Findings, look, see_outside
 from clawq.supervisor.notices import Notices
@@ -84,6 +85,7 @@ class Supervisor:
         self.instance = instance
         self.voice = Voice(say)
         self.base_env = {as_utf8(name): as_utf8(value) for name, value in os.environ.items()}
+        self.environments = Environments(self.base_env)
         db = open_db(home, owner=True)
         try:
             with storage_errors(home.db):
@@ -118,7 +120,7 @@ class Supervisor:
         if instance.was_left_open:
             self.state.ramp_since = wall_ms()
         self.wal = Wal(db, home.db)
-        self.spent: list[str] = []
+        self.spent: set[int] = set()
         self.last_start = 0
         self.chores = Chores(home, say)
 
@@ -144,7 +146,7 @@ class Supervisor:
             # One that came last: whoever asked it to end does not want it to start again.
             self._take_signals()
             self.wal.close()
-            clear_spent(self.spent, self.last_start + IDLE_MS, self.last_start)
+            clear_spent(self.home, self.spent, self.last_start + IDLE_MS, self.last_start)
             self.state.db.close()
             self.instance.close()
         return 0
@@ -193,7 +195,7 @@ class Supervisor:
             self.state.notices.committed(written.tell)
         self.state.notices.begin(self.base_env, self.state.settings, mono)
         self._tend_wal(mono)
-        spent_at = clear_spent(self.spent, mono, self.last_start)
+        spent_at = clear_spent(self.home, self.spent, mono, self.last_start)
         if spent_at is not None:
             self.sleep_until = min(self.sleep_until, spent_at)
         self._plan_sleep(mono)
@@ -358,7 +360,7 @@ class Supervisor:
 
     def _spawn(self, ticket: Ticket) -> None:
         state = self.state
-        outcome = start(ticket, state.settings, self.home, self.base_env, mono_ms())
+        outcome = start(ticket, state.settings, self.home, self.environments, mono_ms())
         if isinstance(outcome, NotStarted):
             self.voice.say(f"job {ticket.claim.job_id} was not started: {outcome.error}")
             state.not_started.append(outcome)

@@ -20,8 +20,8 @@ from clawq.rules.alerts import Alert
 from clawq.settings import Settings
 from clawq.store import config_row, notices, views
 from clawq.store.notices import STATES, Row
+from clawq.supervisor.environ import with_own_folder
 from clawq.supervisor.errands import WITHIN_MS, Answer, Errands, Order
-from clawq.supervisor.start import with_own_folder
 
 LOOK_MS = 1_000
 AGAIN_MS = 60_000

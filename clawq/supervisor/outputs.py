@@ -43,8 +43,10 @@ def tend(agents: Iterable[Agent], settings: Settings, home: Home, findings: Find
 
 
 def tidy(agent: Agent, settings: Settings) -> None:
-    """The same once it has ended."""
-    logs.trim(agent.log, settings.limits.log_max_mb * MB)
+    """The same once it has ended, and was looked at for the last time."""
+    most = settings.limits.log_max_mb * MB
+    if agent.log_bytes > most:
+        logs.trim(agent.log, most)
 
 
 def _look_at_disk(

@@ -16,9 +16,10 @@ from clawq.rules import retry
 from clawq.settings import Kind, Settings
 from clawq.store import probes
 from clawq.store.probes import Due
+from clawq.supervisor.environ import environment
 from clawq.supervisor.errands import Answer, Errand, Errands, Order
 from clawq.supervisor.settle import Draw, policy_of
-from clawq.supervisor.start import environment, payload_file, placeholder_values
+from clawq.supervisor.start import payload_file, placeholder_values
 
 AT_ONCE = 2
 HAPPENED, DID_NOT = 0, 1

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import stat
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from clawq.errors import UsageError
 from clawq.host import agent as host_agent
 from clawq.host.agent import CannotStart, SpawnFailed
-from clawq.paths import Home, as_bytes, as_utf8, own_folder
+from clawq.paths import Home, as_utf8
 from clawq.placeholders import fill
 from clawq.settings import Kind, Settings
 from clawq.store.attempts import Claim
 from clawq.supervisor.agents import Agent, job_files
 from clawq.supervisor.end import remove
+from clawq.supervisor.environ import Environments
 
 NULL_PAYLOAD = "null.payload"
 """One file for every job without a payload, beside the others."""
@@ -46,7 +45,7 @@ def log_name(claim: Claim, token: int) -> str:
 
 
 def start(
-    ticket: Ticket, settings: Settings, home: Home, base_env: Mapping[str, str], mono: int
+    ticket: Ticket, settings: Settings, home: Home, environments: Environments, mono: int
 ) -> Agent | NotStarted:
     """Spawn a claimed job's agent."""
     claim, token = ticket.claim, ticket.token
@@ -71,7 +70,7 @@ def start(
     agent.follow(ticket.kind)
     try:
         files["payload"] = payload_file(home, files["payload"], claim.payload)
-        env = environment(claim, token, ticket.kind, settings, files, home, base_env)
+        env = environments.of(claim, token, ticket.kind, settings, files, home)
         argv = command(claim, ticket.kind, as_utf8(files["payload"]))
         agent.pid, agent.probe = host_agent.spawn(argv, claim.cwd, env, agent.attempt_path(home), agent.log)
     except SpawnFailed as failure:
@@ -144,79 +143,3 @@ def placeholder_values(claim: Claim, payload_file: str) -> dict[str, object]:
         "job_id": claim.job_id,
         "attempt": claim.number,
     }
-
-
-def environment(
-    claim: Claim,
-    token: int,
-    kind: Kind,
-    settings: Settings,
-    files: Mapping[str, str],
-    home: Home,
-    base: Mapping[str, str],
-) -> dict[str, str]:
-    """What the agent sees: ours without CLAWQ_ names, then [env], the kind's, the job's, and our own."""
-    env = {name: value for name, value in base.items() if not name.startswith("CLAWQ_")}
-    if claim.path is not None:
-        env["PATH"] = claim.path
-    env |= settings.env
-    env |= kind.env
-    if kind.env_file is not None:
-        env |= read_env_file(kind.env_file)
-    if claim.env is not None:
-        env |= json.loads(claim.env)
-    env["PATH"] = with_own_folder(env.get("PATH") or os.defpath)
-    env |= {
-        "CLAWQ_JOB_ID": str(claim.job_id),
-        "CLAWQ_ATTEMPT": str(claim.number),
-        "CLAWQ_TOKEN": str(token),
-        "CLAWQ_KIND": claim.kind,
-        "CLAWQ_TENANT": claim.tenant,
-        "CLAWQ_PAYLOAD_FILE": as_utf8(files["payload"]),
-        "CLAWQ_HEARTBEAT_FILE": as_utf8(files["heartbeat"]),
-        "CLAWQ_RESULT_FILE": as_utf8(files["result"]),
-    }
-    if base.get("CLAWQ_HOME"):
-        env["CLAWQ_HOME"] = as_utf8(home.data)
-    if claim.deadline_at is not None:
-        env["CLAWQ_DEADLINE"] = str(claim.deadline_at // 1000)
-    return env
-
-
-def with_own_folder(path: str) -> str:
-    """`path` with the folder of the `clawq` that runs at its end."""
-    own = own_folder()
-    return path if own in path.split(os.pathsep) else f"{path}{os.pathsep}{own}"
-
-
-def read_env_file(path: str) -> dict[str, str]:
-    """The ``K=V`` lines of a kind's env_file; blank lines, comments, `export` and quotes are understood.
-
-    Raises CannotStart when others may read the file, or when it is not such a file.
-    """
-    try:
-        # A pipe under this name must not hold up the supervisor.
-        with open(os.open(as_bytes(path), os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise CannotStart(f"env_file {path} is not a plain file")
-            if mode & 0o077:
-                raise CannotStart(f"env_file {path} may be read by others: chmod 600 it")
-            lines = file.read().splitlines()
-    except OSError as error:
-        raise CannotStart(f"env_file {path}: {error.strerror}") from error
-    except UnicodeDecodeError:
-        raise CannotStart(f"env_file {path} is not UTF-8") from None
-    found = {}
-    for number, line in enumerate(lines, 1):
-        text = line.strip().removeprefix("export ").strip()
-        if not text or text.startswith("#"):
-            continue
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip().isidentifier():
-            raise CannotStart(f"env_file {path}:{number}: expected NAME=VALUE")
-        value = value.strip()
-        if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
-            value = value[1:-1]
-        found[name.strip()] = value
-    return found

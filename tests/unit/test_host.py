@@ -100,7 +100,7 @@ class Spawn:
     def __init__(self, folder: Path, *argv: str, cwd: str = "/") -> None:
         self.log = folder / "log"
         self.path = str(folder / "7.attempt")
-        env = dict(os.environ) | {"CLAWQ_TOKEN": "7"}
+        env = dict(os.environb) | {b"CLAWQ_TOKEN": b"7"}
         self.pid, self.probe = agent.spawn(list(argv), cwd, env, self.path, str(self.log))
 
     def end(self) -> attempt_file.Reading:
