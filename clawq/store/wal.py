@@ -10,6 +10,10 @@ import os
 
 import apsw
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 FOLD_PAGES = 500
 """Pages (4 KiB) not yet in the database: from here on they are folded back."""
 CUT_BYTES = 8 * 1024 * 1024
@@ -21,10 +25,15 @@ CUT_AGAIN_MS = 5_000
 
 
 class Wal:
-    """The log of one open database, looked after by whoever holds `clawq.lock`."""
+    """The log of one open database, looked after by whoever holds `clawq.lock`.
 
-    def __init__(self, db: apsw.Connection, path: str) -> None:
+    ``be_patient`` sets how this connection waits for locks, which a cut changes for its while. SQLite
+    keeps no busy handler beside a timeout, so that it can only be set anew.
+    """
+
+    def __init__(self, db: apsw.Connection, path: str, be_patient: Callable[[], object]) -> None:
         self.db = db
+        self.be_patient = be_patient
         self.path = path + "-wal"
         self.cut_after = 0
 
@@ -58,9 +67,8 @@ class Wal:
             return False
 
     def _cut(self, wait_ms: int) -> None:
-        before = int(str(self.db.pragma("busy_timeout")))
         self.db.set_busy_timeout(wait_ms)
         try:
             self.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         finally:
-            self.db.set_busy_timeout(before)
+            self.be_patient()

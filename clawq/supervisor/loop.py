@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
+from functools import partial
 
 from clawq import __version__, config
 from clawq.errors import ClawqError, ConfigError
@@ -106,7 +107,8 @@ class Supervisor:
                 platform.become_subreaper()
                 self.ground = Ground(home, instance)
                 self.wakeups = Wakeups(home)
-                db.set_busy_handler(self.wakeups.lock_wait(self._lock_patience_ms))
+                be_patient = partial(db.set_busy_handler, self.wakeups.lock_wait(self._lock_patience_ms))
+                be_patient()
         except BaseException:
             db.close()
             raise
@@ -119,7 +121,7 @@ class Supervisor:
         self.clock_offset = wall_ms() - mono_ms()
         if instance.was_left_open:
             self.state.ramp_since = wall_ms()
-        self.wal = Wal(db, home.db)
+        self.wal = Wal(db, home.db, be_patient)
         self.spent: set[int] = set()
         self.last_start = 0
         self.chores = Chores(home, say)

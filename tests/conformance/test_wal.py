@@ -10,7 +10,7 @@ import pytest
 
 from clawq.paths import Home
 from clawq.store import wal
-from clawq.store.connection import Immediate, open_db, open_readonly
+from clawq.store.connection import BUSY_MS, Immediate, open_db, open_readonly
 from clawq.store.wal import Wal
 from tests.rows import put
 
@@ -33,7 +33,7 @@ def write(db: apsw.Connection, count: int) -> None:
 def owner(home: Home) -> Iterator[Wal]:
     db = open_db(home, owner=True)
     os.close(os.open(home.lock, os.O_CREAT, 0o600))  # and so it ticks
-    yield Wal(db, home.db)
+    yield Wal(db, home.db, lambda: db.set_busy_timeout(BUSY_MS))
     db.close()
 
 
@@ -125,6 +125,18 @@ def test_the_last_one_leaves_nothing_behind(home: Home) -> None:
     db = open_db(home, owner=True)
     with Immediate(db):
         put(db)
-    Wal(db, home.db).close()
+    Wal(db, home.db, lambda: None).close()
     assert size(home) == 0
     db.close()
+
+
+def test_a_cut_leaves_the_owner_as_patient_as_before(home: Home) -> None:
+    db, other = open_db(home, owner=True), open_db(home)
+    asked = []
+    owner = Wal(db, home.db, lambda: db.set_busy_handler(lambda tries: bool(asked.append(tries))))
+    owner.close()
+    with Immediate(other), pytest.raises(apsw.BusyError):
+        db.execute("BEGIN IMMEDIATE")
+    assert asked == [0]
+    db.close()
+    other.close()
