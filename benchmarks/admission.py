@@ -155,7 +155,7 @@ def _rules() -> dict[str, list[float]]:
         now = wall_ms()
         heads = lanes.heads(state.db)[0]
         limits = limits_from(state, state.settings, {}, now)
-        behind = {head.job_id: lanes.following(state.db, head) for head in heads}
+        behind = {head.job_id: each for head in heads for each in lanes.following(state.db, head)}
     running = [
         Running(-n, 2, "t0", "k0", "", started_at=now - 120_000, ends_by=now) for n in range(1, SLOTS + 1)
     ]

@@ -83,6 +83,12 @@ class PolicyRow(NamedTuple):
     limits_met: int
     forks_failed: int
     told: str | None
+    begun: int = 0
+    """Whether the job has begun effects that nobody has settled ..."""
+    spent: int = 0
+    """... the attempt has reserved or spent anything ..."""
+    probing: int = 0
+    """... and is the probe of a rest."""
 
     @property
     def band_name(self) -> str:
@@ -147,11 +153,20 @@ def keep_token(db: apsw.Connection, token: int) -> None:
 
 
 def mark_running(
-    db: apsw.Connection, job_id: int, token: int, pid: int | None, pid_started: str | None, now: int
+    db: apsw.Connection,
+    job_id: int,
+    token: int,
+    pid: int | None,
+    pid_started: str | None,
+    now: int,
+    *,
+    ends: bool = False,
 ) -> bool:
-    """The agent was seen to run; False when the token is no longer the job's."""
+    """The agent was seen to run; False when the token is no longer the job's. `ends`: it has ended too, and
+    `finish` notes its leader."""
     values = {"job_id": job_id, "token": token, "pid": pid, "pid_started": pid_started, "now": now}
-    db.execute(SQL["note_leader"], values)
+    if not ends:
+        db.execute(SQL["note_leader"], values)
     return db.execute(SQL["mark_running"], values).get is not None
 
 
@@ -200,10 +215,12 @@ def finish(
     result: str | None = None,
     note: str | None = None,
     spoke_at: int | None = None,
+    leader: tuple[int | None, str | None] | None = None,
 ) -> bool:
     """Accept an attempt's end; False when the token is no longer the job's: only the attempt was closed.
 
-    `retry_by`: no retry starts later. `result` is JSON. `note` is said beside the attempt's error and is none
+    `leader` is (pid, its start time) of one that had ended when it was first seen to have run. `retry_by`: no
+    retry starts later. `result` is JSON. `note` is said beside the attempt's error and is none
     of the job's.
     """
     values: dict[str, Any] = {
@@ -222,6 +239,9 @@ def finish(
         "noted_error": "; ".join(text for text in (end.error, note) if text) or None,
         "job_id": job_id,
         "token": token,
+        "started_at": None if leader is None else now,
+        "pid": leader and leader[0],
+        "pid_started": leader and leader[1],
         "output_tail": output_tail or None,
         "peak_procs": peak and peak[0],
         "peak_mb": peak and peak[1],

@@ -6,7 +6,7 @@ Functions take an open connection and expect the caller's transaction. Times are
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -38,13 +38,11 @@ def heads(db: apsw.Connection) -> tuple[list[Head], dict[Lane, Told]]:
     return found, told
 
 
-def following(db: apsw.Connection, head: Head) -> Head | None:
-    """The job behind a head in its lane; it shares what the lane remembers, but not the head's own wait."""
-    row = db.execute(SQL["following"], head._asdict()).fetchone()
-    if row is None:
-        return None
-    found = Head(*row[:-1])
-    return found._replace(last_start_at=head.last_start_at, gated_at=head.gated_at, bare=row[-1])
+def following(db: apsw.Connection, head: Head, most: int = 1) -> list[Head]:
+    """The next jobs behind a head in its lane; they share what the lane remembers, but not its wait."""
+    rows: Any = db.execute(SQL["following"], {**head._asdict(), "most": most})
+    of_the_lane = (head.last_start_at, head.gated_at, None)
+    return [Head._make((*row[:-1], *of_the_lane, row[-1])) for row in rows]
 
 
 def any_queued(db: apsw.Connection) -> bool:

@@ -49,7 +49,7 @@ def forget(db: apsw.Connection, job_id: int, number: int) -> bool:
 def policy(db: apsw.Connection, job_id: int) -> PolicyRow | None:
     """What the job says of its retries; None when it is not unknown."""
     row = db.execute(SQL["policy"], {"job_id": job_id}).fetchone()
-    return None if row is None else PolicyRow._make(row)
+    return None if row is None else PolicyRow(*row)
 
 
 def last_end(db: apsw.Connection, job_id: int, number: int) -> End:

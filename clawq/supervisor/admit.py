@@ -23,6 +23,8 @@ from clawq.supervisor.state import State
 
 RAMP_STEP_MS = 2_000
 """After a crash or a wake the number of starts doubles this often."""
+MOST_AT_ONCE = 32
+"""Jobs of a lane that are read together."""
 
 
 class Pass(NamedTuple):
@@ -58,7 +60,7 @@ def admit(
         running,
         heads,
         limits,
-        lambda head: _following(db, head, only_children),
+        Lines(db, settings.limits.max_running - len(running), only_children).following,
         lanes.clocks(db),
         _promises(heads, told),
     )
@@ -69,14 +71,17 @@ def admit(
     deferred: Counter[tuple[str, str]] = Counter()
     changes: list[int] = []
     token = attempts.next_token(db, now)
+    noted: set[Lane] = set()
     for decision in outcome.decisions:
         match decision:
             case Start(head, would):
                 ticket = _claim(state, settings, head, token, now)
                 if ticket is None:
                     continue
-                lanes.note_start(db, head, now)
-                told.pop(head.lane, None)  # it was forgotten with this start
+                if head.lane not in noted:
+                    lanes.note_start(db, head, now)
+                    told.pop(head.lane, None)  # it was forgotten with this start
+                    noted.add(head.lane)
                 ledger.reserve(db, head.tenant, token, limits.spends(head.kind, head.band), now)
                 ledger.note_start(db, head.resources, rests.cooldowns, token)
                 if would is not None:
@@ -84,6 +89,7 @@ def admit(
                 tickets.append(ticket)
                 token += 1
             case Wait():
+                noted.clear()  # a start after this one's wait is news to it
                 if lanes.note_wait(db, decision, told.get(decision.head.lane), every, now):
                     deferred[decision.head.kind, decision.reason] += 1
                 waits.append(decision)
@@ -113,11 +119,28 @@ def _come_back(db: apsw.Connection, back: list[Back], now: int) -> dict[int, int
     return resumed
 
 
-def _following(db: apsw.Connection, head: Head, only_children: bool) -> Head | None:
-    behind = lanes.following(db, head)
-    if behind is not None and only_children and behind.rank >= -FIRST_MS // 2:
-        return None
-    return behind
+class Lines:
+    """Who stands behind each lane's head, for one pass, which changes no lane before it has decided.
+
+    As many are read at once as there are slots `free`, and twice as many whenever that was not enough.
+    """
+
+    def __init__(self, db: apsw.Connection, free: int, only_children: bool) -> None:
+        self.db = db
+        self.only_children = only_children
+        self._most = min(max(1, free), MOST_AT_ONCE)
+        self._read: dict[Lane, list[Head]] = {}
+
+    def following(self, head: Head) -> Head | None:
+        """The next of its lane, which shares what the lane remembers by now."""
+        line = self._read.get(head.lane)
+        if not line:
+            line = self._read[head.lane] = lanes.following(self.db, head, self._most)
+            line.reverse()
+            self._most = min(2 * self._most, MOST_AT_ONCE)
+        if not line or (self.only_children and line[-1].rank >= -FIRST_MS // 2):
+            return None
+        return line.pop()._replace(last_start_at=head.last_start_at, gated_at=head.gated_at)
 
 
 def _promises(heads: list[Head], told: Mapping[Lane, Told]) -> dict[int, int]:

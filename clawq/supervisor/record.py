@@ -71,11 +71,11 @@ def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -
         _record_findings(state, settings, findings, written, now)
         _record_requests(state, written, now)
         written.ask = state.probes.record(state.db, settings, state.mode == RUN, now, _draw)
-        done = attempts.expire(state.db, now) + attempts.promote(state.db, now)
-        written.more = done >= attempts.BATCH
+        if attempts.next_due(state.db) <= now:
+            done = attempts.expire(state.db, now) + attempts.promote(state.db, now)
+            written.more = done >= attempts.BATCH
         if renew:
             _renew_leases(state, written, now, mono)
-        paused = lanes.pauses(state.db)
         if state.mode in (RUN, DRAIN) and written.stop is None:
             closed_until = state.spawn_closed_until
             if written.spawn_failed:
@@ -89,7 +89,7 @@ def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -
         written.next_due = attempts.next_due(state.db)
         written.tell = state.notices.record(state.db, settings, now, mono)
         if state.until_idle and not written.tickets:
-            written.idle = lanes.is_idle(state.db, paused) and not probes.any_due(state.db)
+            written.idle = lanes.is_idle(state.db, lanes.pauses(state.db)) and not probes.any_due(state.db)
         _keep_count(state, settings, written, now, mono)
     return written
 

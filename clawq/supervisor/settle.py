@@ -17,6 +17,8 @@ from clawq.supervisor.evidence import Found
 
 Draw = Callable[[], float]
 """A jitter between retry.JITTER's bounds."""
+Leader = tuple[int | None, str | None]
+"""The pid of an attempt's shell, and its start time."""
 
 RAMP_STEP_MS = 1_500
 """After a limit's probe has passed the number of starts doubles about this often."""
@@ -32,11 +34,13 @@ def settle(
     now: int,
     draw: Draw,
     peak: tuple[int, int] | None = None,
+    leader: Leader | None = None,
 ) -> End | None:
     """Record an attempt's end and what becomes of its job: the end that was accepted, or None when it was not
     ours.
 
-    What it had reserved is settled with it, once. ``peak`` is (processes, MiB) of its tree at the most.
+    What it had reserved is settled with it, once. ``peak`` is (processes, MiB) of its tree at the most;
+    ``leader`` is given for one that had ended when it was first seen to have run.
     """
     row = attempts.policy(db, job_id, token)
     if row is None:
@@ -45,7 +49,7 @@ def settle(
     policy = policy_of(row, kind)
     held = providers(settings, row.resources)
     end = judge(row, Standing(bool(held), row.limits_met, row.forks_failed))
-    open_keys = effects.open_keys(db, job_id)
+    open_keys = effects.open_keys(db, job_id) if row.begun else []
     if open_keys and not end.ran:
         # Its attempt file knows of no start, but only an agent can have begun something.
         attempts.mark_running(db, job_id, token, None, None, now)
@@ -74,13 +78,16 @@ def settle(
         result=found.result,
         note=found.note,
         spoke_at=found.spoke_at,
+        leader=leader,
     )
     if not accepted:
         return None
-    ledger.settle_spends(db, token, end.ran)
+    if row.spent:
+        ledger.settle_spends(db, token, end.ran)
     if settings.budgets:
         counts.note_spends(db, job_id, token, now)
-    ledger.note_end(db, token, end.ran, now, succeeded=end.outcome == "succeeded")
+    if row.probing:
+        ledger.note_end(db, token, end.ran, now, succeeded=end.outcome == "succeeded")
     if peak is not None:
         ledger.note_footprint(db, row.kind, *peak, now)
     return end
@@ -122,23 +129,27 @@ def _with_effects(error: str | None, open_keys: list[str]) -> str | None:
 
 def record_start(db: apsw.Connection, agent: Agent, now: int) -> bool:
     """The agent was seen to run; False when its token is no longer the job's."""
-    leader = agent.leader
-    pid, started = (leader.pid, leader.started) if leader else (agent.pid, None)
-    return attempts.mark_running(db, agent.job_id, agent.token, pid, started, now)
+    return attempts.mark_running(db, agent.job_id, agent.token, *_leader(agent), now)
+
+
+def _leader(agent: Agent) -> Leader:
+    return (agent.leader.pid, agent.leader.started) if agent.leader else (agent.pid, None)
 
 
 def record_end(
     db: apsw.Connection, settings: Settings, agent: Agent, found: Found, now: int, draw: Draw
 ) -> End | None:
     """As `settle`; an agent that ended before it was ever seen to run ran all the same."""
+    leader = None
     if not agent.running and found.evidence.ran:
-        record_start(db, agent, now)
+        leader = _leader(agent)
+        attempts.mark_running(db, agent.job_id, agent.token, *leader, now, ends=True)
     peak = (agent.peak_procs, agent.peak_mb) if agent.peak_procs else None
 
     def judge(row: PolicyRow, standing: Standing) -> End:
         return classify.judge(found.evidence._replace(told=row.word), standing)
 
-    return settle(db, settings, agent.job_id, agent.token, judge, found, now, draw, peak)
+    return settle(db, settings, agent.job_id, agent.token, judge, found, now, draw, peak, leader)
 
 
 def record_not_started(

@@ -9,7 +9,7 @@ from clawq import states as job
 from clawq.rules import classify
 from clawq.rules.classify import Evidence, Standing, Word
 from clawq.rules.retry import Decision
-from clawq.store import attempts, jobs, told
+from clawq.store import attempts, effects, jobs, ledger, told
 from clawq.store.connection import Immediate
 from tests.claims import NOW, claim
 from tests.rows import put, states
@@ -48,6 +48,18 @@ def test_an_end_is_accepted_once(db: apsw.Connection) -> None:
     assert db.execute("SELECT outcome, ended_at, charged FROM attempts").fetchall() == [
         ("succeeded", NOW + 5, 1)
     ]
+
+
+def test_of_one_that_ended_before_it_was_seen_to_run_both_are_recorded_at_its_end(db: apsw.Connection) -> None:
+    job_id = put(db, NOW)
+    claim(db, job_id)
+    assert attempts.mark_running(db, job_id, 77, 123, "456", NOW + 4, ends=True)
+    assert attempts.finish(db, job_id, 77, OK, DONE, "", None, NOW + 5, leader=(123, "456"))
+    assert db.execute("SELECT started_at, pid, pid_started, ended_at FROM attempts").fetchall() == [
+        (NOW + 5, 123, "456", NOW + 5)
+    ]
+    moves = db.execute("SELECT to_state FROM events ORDER BY id").fetchall()
+    assert [state for (state,) in moves[-3:]] == ["starting", "running", "succeeded"]
 
 
 def test_an_old_token_changes_nothing(db: apsw.Connection) -> None:
@@ -223,3 +235,22 @@ def test_a_retry_waits_no_longer_because_the_clock_was_set_back(db: apsw.Connect
     assert due == {failed: NOW + 30_000, before: NOW + 30_000, at_a_time: NOW + 2 * day}
     attempts.not_after(db, NOW)
     assert db.execute("SELECT run_after FROM jobs WHERE id = ?", (failed,)).get == NOW + 30_000
+
+
+def test_what_there_is_to_settle_is_told_with_the_rules_of_a_job(db: apsw.Connection) -> None:
+    job_id = put(db, NOW)
+    claim(db, job_id)
+
+    def flags() -> tuple[int, int, int]:
+        row = attempts.policy(db, job_id, 77)
+        assert row is not None
+        return row.begun, row.spent, row.probing
+
+    assert flags() == (0, 0, 0)
+    effects.begin(db, "t", job_id, 77, "mail", "job", NOW)
+    assert flags() == (1, 0, 0)
+    ledger.reserve(db, "t", 77, [("tokens", 5)], NOW)
+    assert flags() == (1, 1, 0)
+    told.cool(db, "api", NOW, 1_000, NOW)
+    ledger.note_start(db, ["api"], ["api"], 77)
+    assert flags() == (1, 1, 1)

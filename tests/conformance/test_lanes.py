@@ -42,10 +42,18 @@ def test_following_walks_a_lane_to_its_end(db: apsw.Connection) -> None:
     ids = [put(db, NOW) for _ in range(3)]
     (head,), _ = lanes.heads(db)
     seen = [head.job_id]
-    while (behind := lanes.following(db, head)) is not None:
-        head = behind
+    while behind := lanes.following(db, head):
+        (head,) = behind
         seen.append(head.job_id)
     assert seen == ids
+
+
+def test_following_shares_what_the_lane_remembers(db: apsw.Connection) -> None:
+    ids = [put(db, NOW) for _ in range(4)]
+    (head,), _ = lanes.heads(db)
+    behind = lanes.following(db, head._replace(last_start_at=5, gated_at=6, short_since=7), 2)
+    assert [each.job_id for each in behind] == ids[1:3]
+    assert {(each.last_start_at, each.gated_at, each.short_since) for each in behind} == {(5, 6, None)}
 
 
 def test_what_runs_is_read_with_its_latest_end_and_what_it_uses(db: apsw.Connection) -> None:

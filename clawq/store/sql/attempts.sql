@@ -62,10 +62,14 @@ WHERE token = :token AND ended_at IS NULL AND kill_reason IS NULL RETURNING toke
 SELECT id, token FROM jobs INDEXED BY jobs_cancel WHERE cancel_at IS NOT NULL AND token IS NOT NULL;
 
 -- name: policy
--- What the retry rule needs; a token that is no longer the job's finds nothing.
+-- What the retry rule needs, and whether there is anything to settle: for most there is not. A token that is no longer
+-- the job's finds nothing.
 SELECT kind, band, attempts, max_attempts, on_lost, accepted_at, deadline_at, cancel_at IS NOT NULL AS cancel,
     needs, limits_met, forks_failed,
-    (SELECT told FROM attempts a WHERE a.token = :token AND a.job_id = :job_id) AS told
+    (SELECT told FROM attempts a WHERE a.token = :token AND a.job_id = :job_id) AS told,
+    EXISTS (SELECT 1 FROM effects INDEXED BY effects_of WHERE job_id = :job_id AND state = 'begun') AS begun,
+    EXISTS (SELECT 1 FROM spends INDEXED BY spends_token WHERE token = :token) AS spent,
+    EXISTS (SELECT 1 FROM cooldowns WHERE probe_token = :token) AS probing
 FROM jobs WHERE id = :job_id AND token = :token;
 
 -- name: finish
@@ -82,8 +86,10 @@ UPDATE jobs SET state = :state, token = NULL, attempts = attempts + :charged, re
 WHERE id = :job_id AND token = :token RETURNING id;
 
 -- name: close_attempt
--- Beside the finish, in the same transaction.
-UPDATE attempts SET ended_at = :now, outcome = :outcome, exit_code = :exit_code, signal = :signal,
+-- Beside the finish, in the same transaction. Of one that was never seen to run this is the first that is known of it.
+UPDATE attempts SET started_at = coalesce(started_at, :started_at), pid = coalesce(pid, :pid),
+    pid_started = coalesce(pid_started, :pid_started),
+    ended_at = :now, outcome = :outcome, exit_code = :exit_code, signal = :signal,
     error_class = :error_class, error = :noted_error, output_tail = :output_tail, charged = :charged,
     reason = :end_reason, resource = :resource, peak_procs = :peak_procs, peak_mb = :peak_mb,
     spoke_at = :spoke_at

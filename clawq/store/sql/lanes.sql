@@ -14,12 +14,12 @@ LEFT JOIN lanes l ON l.band = t.band AND l.tenant = t.tenant AND l.kind = t.kind
 WHERE t.state = 'queued';
 
 -- name: following
--- The job behind a lane's head, once that was started or parked.
+-- The jobs behind a lane's head, once that was started or parked.
 SELECT id, band, tenant, kind, needs, rank, exclusive, root_id, ready_at, deadline_at, command IS NULL
 FROM jobs INDEXED BY jobs_lane
 WHERE band = :band AND tenant = :tenant AND kind = :kind AND needs = :needs
     AND state = 'queued' AND parked IS NULL AND (rank, id) > (:rank, :job_id)
-ORDER BY rank, id LIMIT 1;
+ORDER BY rank, id LIMIT :most;
 
 -- name: any_queued
 -- Is a look at the host worth its price?
