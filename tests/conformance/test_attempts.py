@@ -50,7 +50,7 @@ def test_an_end_is_accepted_once(db: apsw.Connection) -> None:
     ]
 
 
-def test_of_one_that_ended_before_it_was_seen_to_run_both_are_recorded_at_its_end(db: apsw.Connection) -> None:
+def test_the_end_of_one_that_was_never_seen_to_run_records_both(db: apsw.Connection) -> None:
     job_id = put(db, NOW)
     claim(db, job_id)
     assert attempts.mark_running(db, job_id, 77, 123, "456", NOW + 4, ends=True)
