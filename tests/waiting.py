@@ -21,10 +21,12 @@ def until(
     to say so by returning something false.
     """
     deadline = time.monotonic() + seconds
+    pause = 0.01
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() >= deadline:
             raise AssertionError(f"after {seconds} s: {message() if callable(message) else message}")
-        time.sleep(0.01)
+        time.sleep(pause)
+        pause = min(pause * 1.3, 0.1)  # a condition may be a process, and what is awaited needs the core too

@@ -150,7 +150,7 @@ class TestJson:
             job.WAITING: ["no_supervisor", "children"],
             job.HELD: ["held"],
             job.UNKNOWN: ["unknown"],
-            job.WAITING: ["children"],
+            job.WAITING: ["no_supervisor", "children"],
         }
         assert [row["reason"] for row in found["blocked_by"]] == expected.get(state, [])
 
