@@ -298,7 +298,7 @@ class Settings:
         self._kinds: dict[str, dict[str, Any]] = body["kinds"]
         self._defaults: dict[str, Any] = body["kind_defaults"]
         self.schedules = tuple(Schedule(each) for each in body["schedules"])
-        self._seen: dict[tuple[str, str], Kind] = {}
+        self._seen: dict[tuple[str, str | None], Kind] = {}
         tables = (*self._kinds.values(), *self._bands.values())
         self.notifies = self.alerts.notify is not None or any(table.get("notify") for table in tables)
         """Whether anybody is told of anything."""
@@ -330,13 +330,12 @@ class Settings:
 
         A kind that is no longer configured has the defaults: its jobs are still in the queue.
         """
-        own = self._kinds.get(name, {})
-        if band is None:
-            band = own.get("band") or self._defaults["band"]
         found = self._seen.get((name, band))
         if found is None:
-            layers = (own, self._bands.get(band, {}), self._defaults)
-            found = self._seen[name, band] = Kind(name, band, layers)
+            own = self._kinds.get(name, {})
+            in_band = band or own.get("band") or self._defaults["band"]
+            layers = (own, self._bands.get(in_band, {}), self._defaults)
+            found = self._seen[name, band] = Kind(name, in_band, layers)
         return found
 
     def tenant_max_running(self, tenant: str) -> int:

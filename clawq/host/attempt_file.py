@@ -37,7 +37,7 @@ NOTHING = Reading(exists=False, pid=None, exit_code=None, written_at=0)
 
 
 def path_of(run_dir: str, token: int) -> str:
-    return os.path.join(run_dir, f"{token}{SUFFIX}")
+    return f"{run_dir}/{token}{SUFFIX}"
 
 
 def create(path: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
 import apsw
@@ -176,7 +177,7 @@ def limits_from(state: State, settings: Settings, cooldowns: dict[str, Cooldown]
         band_slots=fairness.share_slots(shares, settings.limits.max_running) if shares else None,
         age_boost_ms=settings.limits.age_boost_ms,
         reserve_after_ms=settings.limits.reserve_after_ms,
-        spends=lambda name, band: tuple(sorted(settings.kind(name, BANDS[band]).spends.items())),
+        spends=cache(lambda name, band: tuple(sorted(settings.kind(name, BANDS[band]).spends.items()))),
         budgets=ledger.budgets(db, budget_rules(settings), now),
         cooldowns=cooldowns,
         footprint=lambda name: footprints.get(name, UNMEASURED),

@@ -68,7 +68,10 @@ def environment(
 
 def encoded(env: Mapping[str, str]) -> dict[bytes, bytes]:
     """As a program is handed it."""
-    return {as_bytes(name): as_bytes(value) for name, value in env.items()}
+    return {
+        name.encode("utf-8", "surrogateescape"): value.encode("utf-8", "surrogateescape")
+        for name, value in env.items()
+    }
 
 
 def _configured(path: str | None, kind: Kind, settings: Settings, base: Mapping[str, str]) -> dict[str, str]:

@@ -59,7 +59,9 @@ def gather(agent: Agent, home: Home, wall: int) -> Found:
     silent = reading.exit_code == 0 and agent.kill_reason is None
     tail = "" if silent else output.last_lines(agent.log)
     agent.log_bytes = agent.log_size()  # it may have ended before anybody looked
-    return Found(evidence._replace(last_lines=tail), tail, text, note, agent.spoke_at)
+    if tail:
+        evidence = evidence._replace(last_lines=tail)
+    return Found(evidence, tail, text, note, agent.spoke_at)
 
 
 def _own_end_first(agent: Agent) -> bool:

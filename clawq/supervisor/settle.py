@@ -62,7 +62,8 @@ def settle(
         step_ms = int(RAMP_STEP_MS * draw())
         rests_until = ledger.rate_limited(db, cooled, end.retry_after_ms, step_ms, now)
         end = end._replace(resource=",".join(cooled) or None)
-    end = end._replace(error=_with_effects(_error(end, found.output_tail), open_keys))
+    if end.error is not None or open_keys:
+        end = end._replace(error=_with_effects(_error(end, found.output_tail), open_keys))
     charged = row.attempts + int(end.charged)
     decision = retry.after(end, charged, policy, bool(row.cancel), now, draw(), rests_until, bool(open_keys))
     accepted = attempts.finish(
@@ -147,7 +148,8 @@ def record_end(
     peak = (agent.peak_procs, agent.peak_mb) if agent.peak_procs else None
 
     def judge(row: PolicyRow, standing: Standing) -> End:
-        return classify.judge(found.evidence._replace(told=row.word), standing)
+        seen = found.evidence if row.told is None else found.evidence._replace(told=row.word)
+        return classify.judge(seen, standing)
 
     return settle(db, settings, agent.job_id, agent.token, judge, found, now, draw, peak, leader)
 

@@ -55,7 +55,7 @@ def start(
         job_id=claim.job_id,
         number=claim.number,
         kind=claim.kind,
-        log=os.path.join(home.logs, ticket.log),
+        log=f"{home.logs}/{ticket.log}",
         lease_ms=ticket.kind.lease_ms,
         grace_ms=ticket.kind.grace_ms,
         timeout_ms=ticket.timeout_ms,
@@ -98,7 +98,7 @@ def payload_file(home: Home, own: str, payload: str | None) -> str:
     if payload is not None:
         _write_private(own, payload)
         return own
-    shared = os.path.join(home.run, NULL_PAYLOAD)
+    shared = f"{home.run}/{NULL_PAYLOAD}"
     if not _holds_null(shared):
         remove(shared)
         _write_private(shared, NULL, 0o400)
