@@ -22,6 +22,9 @@ from clawq.supervisor.notices import Notice
 from clawq.supervisor.start import NotStarted, Ticket
 from clawq.supervisor.state import DRAIN, NOW, RUN, State
 
+PUT_OFF_MS = 1_000
+"""Counts wait so long for a turn that starts nothing."""
+
 
 @dataclass(slots=True)
 class Written:
@@ -179,10 +182,12 @@ def _renew_leases(state: State, written: Written, now: int, mono: int) -> None:
 
 def _keep_count(state: State, settings: Settings, written: Written, now: int, mono: int) -> None:
     """For `metrics` and `history`: what moved, once a second at most, and once a minute how things are."""
-    written.sampled = mono >= state.sample_at
+    # Not before a spawn, which it would keep waiting: the next transaction comes soon after.
+    put_off = PUT_OFF_MS if written.tickets else 0
+    written.sampled = mono >= state.sample_at + put_off
     if written.sampled:
         counts.sample(state.db, machine(state, settings), now)
-    written.counted = written.sampled or mono >= state.count_at
+    written.counted = written.sampled or mono >= state.count_at + put_off
     if written.counted:
         written.uncounted = counts.fold(state.db)
 
