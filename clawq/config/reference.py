@@ -97,7 +97,7 @@ def template() -> str:
         f'# {_about(Host)} "off" switches a check off.\n[host]\n{_keys(Host)}',
         f"# {_about(Alerts)}\n[alerts]\n{_keys(Alerts)}",
         _RESOURCES
-        + "".join(f"\n[resources.{name}]\n#limit = {limit}\n" for name, limit in BUILT_IN_RESOURCES.items()),
+        + "".join(f"\n#[resources.{name}]\n#limit = {limit}\n" for name, limit in BUILT_IN_RESOURCES.items()),
         "#[resources.anthropic]\n" + _keys(Resource),
         _BUDGETS + _keys(Budget),
         _ENV,

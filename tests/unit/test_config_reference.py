@@ -15,6 +15,7 @@ from clawq.config.explain import Value, explain, in_order, plain, toml
 from clawq.config.models import Band, Budget, ClawqToml, Host, Kind, Limits, Resource, Schedule, Tenant, Top
 from clawq.config.problems import tables_of
 from clawq.config.reference import WIDTH, own, template, write_template
+from tests.fleet import ROOT
 
 FILE = "/home/me/clawq.toml"
 
@@ -225,3 +226,10 @@ def test_each_kind_of_table_has_its_model() -> None:
         "kinds": Kind,
         "schedules": Schedule,
     }
+
+
+def test_what_the_documentation_shows_can_be_put_below_the_template() -> None:
+    for page in ("README.md", "docs/quickstart.md"):
+        for block in re.findall(r"^```toml\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.DOTALL | re.M):
+            if "mcp_servers" not in block:
+                assert check(f"{template()}\n{block}").problems == (), block
