@@ -89,6 +89,12 @@ class Drafter:
         tenant = asked.get("tenant", DEFAULT_TENANT)
         frame = self._frame(kind, asked, tenant, parent)
         if not frame.known:
+            if intake.is_broken():
+                # Most often it stands there, and what is wrong is elsewhere in the file.
+                raise UsageError(
+                    f"no kind {kind!r:.80} is in the last good form of clawq.toml, which is not valid now",
+                    "`clawq config check` says what is wrong",
+                )
             raise UsageError(
                 f"no kind {kind!r:.80} is configured",
                 options.near(kind, intake.kinds())

@@ -95,6 +95,10 @@ class Intake:
         identity, broken, error, _changed_at = self._stamp
         return identity, broken, error
 
+    def is_broken(self) -> bool:
+        """Whether clawq.toml does not compile, and an earlier form of it is in force."""
+        return bool(self._rows("stamp")[0][1])
+
     def frame(self, kind: str, band: str | None, tenant: str) -> Frame:
         """What is configured for such a job; ``band`` None is the kind's own."""
         found = self._frames.get((kind, band, tenant))

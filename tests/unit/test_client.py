@@ -355,6 +355,14 @@ def test_a_changed_file_is_compiled_by_whoever_meets_it(home: Home) -> None:
         clawq.enqueue("new")
 
 
+def test_a_kind_that_came_with_a_broken_form_is_not_said_to_be_missing_from_the_file(home: Home) -> None:
+    configure(home, "[limits]\nmax_running = 2\n")
+    clawq.enqueue(command=["true"])
+    configure(home, '[limits]\n[limits]\n[kinds.new]\ncommand = ["true"]\n')
+    with pytest.raises(UsageError, match=r"last good form of clawq\.toml.*: `clawq config check` says"):
+        clawq.enqueue("new")
+
+
 def test_the_last_good_form_outlives_a_broken_one(home: Home) -> None:
     configure(home, '[kinds.new]\ncommand = ["true"]\n')
     clawq.enqueue("new")
