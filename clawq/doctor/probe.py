@@ -15,7 +15,9 @@ from clawq.store import views
 
 WITHIN_S = 20.0
 _LOOK_S = 0.05
-_SCRIPT = """echo "path $PATH"; echo "limits $(ulimit -u 2>/dev/null || echo -) processes, $(ulimit -n) files"
+# dash, the sh of Debian, has -p for what others call -u.
+_SCRIPT = """echo "path $PATH"
+echo "limits $(ulimit -u 2>/dev/null || ulimit -p 2>/dev/null || echo -) processes, $(ulimit -n) files"
 for each do command -v -- "$each" >/dev/null || echo "missing $each"; done"""
 
 
