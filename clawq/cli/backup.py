@@ -99,7 +99,7 @@ def _told(done: Restored) -> list[str]:
         )
     if settled.unknown:
         lines.append(f"nobody knows how they ended (`clawq unknown`): {_ids(settled.unknown)}")
-    lines.append(f"it holds {_summary(done.content)}; the next job is {done.next_job}")
+    lines.append(f"the queue holds {_summary(done.content)}; the next job is {done.next_job}")
     lines.append("everything is paused: look with `clawq list`, settle unknown jobs with `clawq reconcile`,")
     lines.append("then `clawq resume`, and `clawq run` where no service starts it")
     return lines
