@@ -5,7 +5,7 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-JOBS ?= 2
+JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help

@@ -190,9 +190,8 @@ class Producer:
             return None
         if waited is None:
             return None
-        return (
-            f"work has waited {waited // 60_000} minutes and no supervisor runs: start one with `clawq run`"
-        )
+        what = f"work has waited {waited // 60_000} minutes and no supervisor runs"
+        return f"{what}: `clawq run` is one, `clawq service install` keeps one"
 
     def outcome(self, job_id: int) -> "tuple[str, int | None, str | None] | None":
         """(state, exit_code, last_error) of a job, or None once it is pruned."""

@@ -64,7 +64,7 @@ _clawq_complete() {
         "enqueue") options="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --parent --on-parent-end --cwd --env --wait --dry-run --batch --json --print-id -h --help" offers="configured" ;;
         "add") options="--payload --dedupe-key --dedupe-scope --exclusive --priority --band --tenant --needs --delay --at --stale-after --deadline --timeout --max-attempts --on-lost --hold --parent --on-parent-end --cwd --env --wait --dry-run --batch --json --print-id -h --help" offers="configured" ;;
         "run") options="--until-idle --observe --standby -h --help" ;;
-        "stop") options="--drain --now -h --help" ;;
+        "stop") options="--drain --now --json -h --help" ;;
         "status") options="--watch --json -h --help" ;;
         "list") options="--state --kind --tenant --limit --json -h --help" ;;
         "show") options="--json -h --help" offers="jobs show" many=yes ;;
@@ -105,8 +105,8 @@ _clawq_complete() {
         "service install") options="--daemon --user --force --dry-run --json -h --help" ;;
         "service uninstall") options="--daemon --dry-run --json -h --help" ;;
         "service status") options="--daemon --json -h --help" ;;
-        "service show") options="--for --daemon --user -h --help" ;;
-        "crontab") options="--file -f --system -h --help" ;;
+        "service show") options="--for --daemon --user --json -h --help" ;;
+        "crontab") options="--file -f --system --json -h --help" ;;
         "backup") options="--force --json -h --help" files=yes ;;
         "restore") options="--json -h --help" files=yes ;;
     esac

@@ -10,7 +10,7 @@ import typer
 
 from clawq import crontab as crontabs
 from clawq import paths
-from clawq.cli import words
+from clawq.cli import params, words
 from clawq.errors import ClawqError, UsageError
 
 MAX_BYTES = 1 << 20
@@ -23,6 +23,7 @@ def crontab(
     system: Annotated[
         bool, typer.Option("--system", help="Its lines name a user before the command, as /etc/crontab's.")
     ] = False,
+    as_json: params.AsJson = False,
 ) -> int:
     """Print a crontab with its commands wrapped in `clawq enqueue`.
 
@@ -30,6 +31,13 @@ def crontab(
     as it is, with a comment that says why, and so does one that calls clawq already.
     """
     done = crontabs.rewrite(_read(file), paths.own_program(), paths.places(os.environ), system)
+    if as_json:
+        document = done._asdict()
+        # Bytes that are not UTF-8 cannot be said in JSON.
+        document["text"] = done.text.encode(errors="surrogateescape").decode(errors="replace")
+        document["left"] = [{"line": line, "reason": why} for line, why in done.left]
+        words.write_json(document)
+        return 0
     sys.stdout.buffer.write(done.text.encode(errors="surrogateescape"))
     sys.stdout.flush()
     if done.secrets:

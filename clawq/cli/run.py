@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from clawq.cli import words
+from clawq.cli import params, words
 from clawq.errors import Busy, UsageError
 from clawq.paths import find_home, make_private_dir
 
@@ -88,6 +88,7 @@ def stop(
     now: Annotated[
         bool, typer.Option("--now", help="End the agents; their jobs go back to the queue.")
     ] = False,
+    as_json: params.AsJson = False,
 ) -> int:
     """Ask the supervisor to end. Without an option it hands over: agents live on, the next adopts them."""
     from clawq.host import instance
@@ -100,7 +101,7 @@ def stop(
     home = find_home()
     holder = instance.read(home.lock)
     if holder is None or not holder.is_alive():
-        words.write("no supervisor is running")
+        _tell_end(None, as_json)
         return 0
     db = open_db(home)
     with storage_errors(home.db), Immediate(db):
@@ -117,5 +118,13 @@ def stop(
                 f"end it with `kill -9 {holder.pid}`, its agents live on",
             )
         time.sleep(0.05)
-    words.write(f"supervisor {holder.pid} has ended")
+    _tell_end(holder.pid, as_json)
     return 0
+
+
+def _tell_end(pid: int | None, as_json: bool) -> None:
+    """`pid` is None when there was none to end."""
+    if as_json:
+        words.write_json({"was_running": pid is not None, "pid": pid})
+    else:
+        words.write("no supervisor is running" if pid is None else f"supervisor {pid} has ended")

@@ -163,11 +163,18 @@ def show(
     ] = None,
     daemon: Daemon = False,
     user: User = None,
+    as_json: AsJson = False,
 ) -> int:
     """Print the file that `install` would write, on any machine."""
     kind = _manager_here() if for_manager is None else words.known(for_manager, MANAGERS, "service manager")
     plan = _plan(kind, daemon, user)
-    sys.stdout.write(plan.manager.text(plan.service))
+    text = plan.manager.text(plan.service)
+    if as_json:
+        words.write_json(
+            {"manager": kind, "name": plan.service.name, "file": plan.manager.file, "text": text}
+        )
+    else:
+        sys.stdout.write(text)
     return 0
 
 

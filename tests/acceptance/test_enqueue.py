@@ -345,7 +345,8 @@ def test_once_a_day_it_says_that_no_supervisor_runs(home: Home) -> None:
     configure(home, "[limits]\nmax_queued = 2\n")
     assert said(clawq("enqueue", "--dedupe-key", "k", "--", "true")) == QUIET
     rows(home, "UPDATE jobs SET ready_at = ready_at - 660000")
-    line = "clawq: work has waited 11 minutes and no supervisor runs: start one with `clawq run`\n"
+    what = "work has waited 11 minutes and no supervisor runs"
+    line = f"clawq: {what}: `clawq run` is one, `clawq service install` keeps one\n"
     assert said(clawq("enqueue", "--dedupe-key", "k", "--", "true")) == ("", line)
     assert said(clawq("enqueue", "--dedupe-key", "k", "--", "true")) == QUIET
     rows(home, "UPDATE meta SET value = '2001-01-01' WHERE key = 'nag_day'")

@@ -99,6 +99,24 @@ class TestWithNothingThere:
 
 
 class TestJson:
+    def test_what_prints_a_file_gives_it_as_a_text(self, fleet: Fleet) -> None:
+        crontab = fleet.scratch / "crontab"
+        crontab.write_text("0 7 * * * digest\n@reboot daemon\n")
+        told = fleet.json("crontab", "-f", crontab)
+        assert told["text"] == fleet.clawq("crontab", "-f", crontab).stdout
+        assert (told["wrapped"], [row["line"] for row in told["left"]]) == (1, [2])
+        told = fleet.json("service", "show", "--for", "launchd")
+        assert (told["manager"], told["text"]) == (
+            "launchd",
+            fleet.clawq("service", "show", "--for", "launchd").stdout,
+        )
+
+    def test_stop_tells_whom_it_stopped(self, fleet: Fleet) -> None:
+        assert fleet.json("stop") == {"was_running": False, "pid": None}
+        supervisor = fleet.start()
+        assert fleet.json("stop") == {"was_running": True, "pid": supervisor.pid}
+        assert supervisor.wait(20) == 0
+
     def test_status(self, fleet: Fleet) -> None:
         fill(fleet.home)
         found = fleet.json("status")
