@@ -155,7 +155,9 @@ class Systemd:
         what = f"`{' '.join(argv)}`: {_first_line(told.err) or f'exit {told.code}'}"
         if "connect to bus" in told.err or "XDG_RUNTIME_DIR" in told.err:
             raise ClawqError(
-                what, "no systemd of this account is running: `loginctl enable-linger`, then log in again"
+                what,
+                "no systemd of this account is running: `loginctl enable-linger`, then log in again; "
+                "where there is none, `clawq run` in a terminal of its own",
             )
         raise ClawqError(what, f"`journalctl --user -u {self.name}` may say more")
 

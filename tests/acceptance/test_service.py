@@ -177,6 +177,7 @@ def test_without_a_session_the_error_says_what_to_do(machine: Machine) -> None:
     failed = machine.clawq("service", "install", code=1)
     assert failed.stderr.count("\n") == 1
     assert "`loginctl enable-linger`" in failed.stderr
+    assert "`clawq run` in a terminal of its own" in failed.stderr
     status = machine.clawq("service", "status", code=1).stdout
     assert "cannot be asked: Failed to connect to bus: No medium found" in status
     assert "only the file was removed" in machine.clawq("service", "uninstall").stderr
