@@ -52,7 +52,7 @@ def test_from_the_first_job_to_a_dead_one(supervised: Home) -> None:
     (kinds,) = blocks("A kind, and a limit", "toml")
     Path(supervised.config).write_text(kinds)
     typed("A kind, and a limit")
-    until(lambda: "resource:browser  2 of 2" in typed("A kind, and a limit", 1))
+    until(lambda: "deferred once" in typed("A kind, and a limit", 1))
     (shown,) = blocks("A kind, and a limit", "console")
     told = clawq("why", "4").stdout.splitlines()
     assert [re.sub(r"\d+s", "3s", line) for line in told[:3]] == shown.splitlines()
