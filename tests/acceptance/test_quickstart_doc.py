@@ -55,7 +55,7 @@ def test_from_the_first_job_to_a_dead_one(supervised: Home) -> None:
     until(lambda: "deferred once" in typed("A kind, and a limit", 1))
     (shown,) = blocks("A kind, and a limit", "console")
     told = clawq("why", "4").stdout.splitlines()
-    assert [re.sub(r"\d+s", "3s", line) for line in told[:3]] == shown.splitlines()
+    assert [re.sub(r"\d+s", "3s", line) for line in told[:4]] == shown.splitlines()
 
     (schedule,) = blocks("On a schedule", "toml")
     Path(supervised.config).write_text(kinds + schedule)
