@@ -137,10 +137,17 @@ def _spoolctl(env: dict[str, str], fifo: Fifo) -> Row:
     worker = subprocess.Popen(
         [program, "work", *queue], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
+
+    def add() -> float:
+        for _ in range(5):
+            try:
+                return _whole([program, "add", *queue, "--", *fifo.agent], env)
+            except SystemExit:  # "queue database is busy", when its worker writes
+                time.sleep(0.2)
+        raise SystemExit("spoolctl add failed five times")
+
     try:
-        taken = fifo.times(
-            lambda: _whole([program, "add", *queue, "--", *fifo.agent], env), measure.size(15, 2)
-        )
+        taken = fifo.times(add, measure.size(15, 2))
         return Row("spoolctl, one worker that polls", *measure.milliseconds(taken))
     finally:
         worker.terminate()
