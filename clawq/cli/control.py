@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 FEWEST, MOST = 20, 500
 """Jobs or logs that one step prunes: as many as take about STEP_S."""
 STEP_S = 0.005
+PAUSE = 3
+"""Times as long as the step before it."""
 LONGEST_PAUSE_S = 0.05
 
 Tenant = Annotated[str | None, typer.Option("--tenant", metavar="TENANT", help="Only this tenant's jobs.")]
@@ -128,7 +130,7 @@ def _take_steps(sweep: Sweep) -> None:
     for _ in sweep.steps():
         took = time.perf_counter() - began
         sweep.batch = max(FEWEST, min(MOST, int(sweep.batch * STEP_S / took)))
-        time.sleep(min(took, LONGEST_PAUSE_S))
+        time.sleep(min(took * PAUSE, LONGEST_PAUSE_S))
         began = time.perf_counter()
 
 
