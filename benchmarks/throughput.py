@@ -4,7 +4,7 @@ Eight at a time everywhere. clawq's jobs wait in the queue already, written by o
 spooler has no such thing, so its figure is add-and-run, as is nq's, which runs one at a time; GNU parallel
 and xargs read their jobs from a file and record nothing. spoolctl's jobs are added before, and eight workers
 drain them. Before each there is a rest: an ext4 without a journal does not give the inodes of deleted files
-out again for five seconds, and walks over them whenever one is made, so that each would pay for the one before.
+out again for five seconds and walks over them whenever one is made: each would pay for the one before.
 """
 
 from __future__ import annotations
