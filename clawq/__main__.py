@@ -6,7 +6,7 @@ Exit codes that are nobody's answer: 70 is a bug in clawq (with a traceback), 13
 import os
 import sys
 
-from clawq.cli import write_error
+from clawq.cli import write_error, write_out
 from clawq.errors import ClawqError
 
 TYPE_CHECKING = False
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TextIO
 
-HOT = {"enqueue": "enqueue", "add": "enqueue"}
-HOT |= {name: name for name in ("throttle", "spend", "fail", "beat", "effect", "wait", "ask")}
-HOT["_offer"] = "offer"
+VERBS = ("throttle", "spend", "fail", "beat", "effect", "wait", "ask")
+"""Those that clawq.verbs declares."""
+HOT = {"enqueue": "enqueue", "add": "enqueue", "_offer": "offer"} | {name: name for name in VERBS}
 """Verb -> its module in clawq.cli."""
 LIGHT: "dict[tuple[str, ...], str]" = {("status", "--json"): "overview"}
 """Command lines that need no Typer -> their module."""
@@ -40,6 +40,12 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 def _hot(words: "Sequence[str]") -> int:
+    if words[0] in VERBS and ("--help" in words or "-h" in words):
+        from clawq import verbs
+        from clawq.cli.enqueue_help import verb_text
+
+        write_out(verb_text(verbs.VERBS[words[0]]))
+        return 0
     _load_apsw()
     name = LIGHT.get(tuple(words)) or HOT[words[0]]
     code: int = getattr(__import__(f"clawq.cli.{name}").cli, name).main(words[1:])

@@ -13,11 +13,6 @@ TIMED_OUT = 75
 def main(argv: "Sequence[str]") -> int:
     """The exit code. Raises ClawqError."""
     words = as_utf8(argv)
-    if "--help" in words or "-h" in words:
-        from clawq.cli.enqueue_help import verb_text
-
-        write_out(verb_text(verbs.ASK))
-        return 0
     (text,), given = verbs.parse(verbs.ASK, words)
     timeout = given.get("timeout")
     timeout_ms = None if timeout is None else when.duration(str(timeout))

@@ -14,11 +14,6 @@ def main(argv: "Sequence[str]") -> int:
         # Nearly all calls have no argument, and need not know what there is.
         from clawq import verbs
 
-        if "--help" in argv or "-h" in argv:
-            from clawq.cli.enqueue_help import verb_text
-
-            write_out(verb_text(verbs.BEAT))
-            return 0
         as_json = "json" in verbs.parse(verbs.BEAT, argv)[1]
     from clawq.lease import beat
 

@@ -20,11 +20,6 @@ SKIP, UNCONFIRMED, HELD, NEVER_BEGUN = 10, 11, 75, 1
 def main(argv: "Sequence[str]") -> int:
     """The exit code; of ``begin`` only 0 means to do it. Raises ClawqError."""
     words = as_utf8(argv)
-    if "--help" in words or "-h" in words:
-        from clawq.cli.enqueue_help import verb_text
-
-        write_out(verb_text(verbs.EFFECT))
-        return 0
     (action, key), given = verbs.parse(verbs.EFFECT, words)
     actions = [name for name, _ in verbs.EFFECT.actions]
     if action not in actions:

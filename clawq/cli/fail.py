@@ -13,11 +13,6 @@ if TYPE_CHECKING:
 def main(argv: "Sequence[str]") -> int:
     """The exit code. Raises ClawqError."""
     words = as_utf8(argv)
-    if "--help" in words or "-h" in words:
-        from clawq.cli.enqueue_help import verb_text
-
-        write_out(verb_text(verbs.FAIL))
-        return 0
     _, given = verbs.parse(verbs.FAIL, words)
     if not given.get("class"):
         raise UsageError("--class is missing", f"one of {', '.join(verbs.CLASSES)}")

@@ -18,11 +18,6 @@ OVERDRAWN = 75
 def main(argv: "Sequence[str]") -> int:
     """The exit code: 75 when the budget is overdrawn, which is recorded all the same. Raises ClawqError."""
     words = as_utf8(argv)
-    if "--help" in words or "-h" in words:
-        from clawq.cli.enqueue_help import verb_text
-
-        write_out(verb_text(verbs.SPEND))
-        return 0
     (budget, number), given = verbs.parse(verbs.SPEND, words)
     from clawq.inside import spend
 

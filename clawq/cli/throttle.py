@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 def main(argv: "Sequence[str]") -> int:
     """The exit code. Raises ClawqError."""
     words = as_utf8(argv)
-    if "--help" in words or "-h" in words:
-        from clawq.cli.enqueue_help import verb_text
-
-        write_out(verb_text(verbs.THROTTLE))
-        return 0
     (resource,), given = verbs.parse(verbs.THROTTLE, words)
     span = given.get("for")
     if span is None:

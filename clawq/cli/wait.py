@@ -20,11 +20,6 @@ LARGEST_ID = 2**63 - 1
 def main(argv: "Sequence[str]") -> int:
     """The exit code. Raises ClawqError."""
     words = as_utf8(argv)
-    if "--help" in words or "-h" in words:
-        from clawq.cli.enqueue_help import verb_text
-
-        write_out(verb_text(verbs.WAIT))
-        return 0
     ids, given = verbs.parse(verbs.WAIT, words)
     timeout = given.get("timeout")
     with_json = "json" in given
