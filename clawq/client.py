@@ -10,7 +10,7 @@ import time
 from clawq import settings
 from clawq.drafting import Drafter
 from clawq.errors import Busy, ClawqError, ConfigError, Refused
-from clawq.paths import TICKS_WITHIN_MS, find_home
+from clawq.paths import find_home, supervisor_ticks
 from clawq.store.connection import Immediate, open_db, storage_errors
 from clawq.store.draft import Draft
 from clawq.store.intake import Intake
@@ -154,7 +154,7 @@ class Producer:
         ``database_busy``; nothing is accepted then.
         """
         now = time.time_ns() // 1_000_000
-        ticking = self.ticks(now)
+        ticking = supervisor_ticks(self.home, now)
         drafter = Drafter(self.intake, now)
         try:
             with storage_errors(self.home.db):
@@ -171,17 +171,10 @@ class Producer:
         self._note(drafts, answers, now, dry_run)
         return answers
 
-    def ticks(self, now: int) -> bool:
-        """Whether a supervisor is alive; ``now`` in ms."""
-        try:
-            return now - os.stat(self.home.lock).st_mtime_ns // 1_000_000 < TICKS_WITHIN_MS
-        except OSError:
-            return False
-
     def nag(self) -> str | None:
         """Once a day, when work has waited ten minutes and no supervisor is alive: a line for a person."""
         now = time.time_ns() // 1_000_000
-        if self.ticks(now):
+        if supervisor_ticks(self.home, now):
             return None
         try:
             with storage_errors(self.home.db):

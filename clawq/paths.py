@@ -140,3 +140,11 @@ def make_private_dir(path: str) -> None:
     except FileExistsError:
         if not os.path.isdir(path):
             raise
+
+
+def supervisor_ticks(home: Home, now: int) -> bool:
+    """Whether a supervisor is alive, by the cheapest sign: it touches its lock. ``now`` is epoch ms."""
+    try:
+        return now - os.stat(home.lock).st_mtime_ns // 1_000_000 < TICKS_WITHIN_MS
+    except OSError:
+        return False

@@ -1,12 +1,11 @@
 """``clawq wait``: until jobs have ended. Agents stand in it for hours, so only what it needs is imported."""
 
-import os
 import time
 
 from clawq import verbs, when
 from clawq.cli import as_utf8, ascii_json, write_error, write_out
 from clawq.errors import NoSuchJob, UsageError
-from clawq.paths import TICKS_WITHIN_MS, find_home
+from clawq.paths import find_home, supervisor_ticks
 from clawq.states import SUCCEEDED
 
 TYPE_CHECKING = False
@@ -60,9 +59,5 @@ def _job_id(text: str) -> int:
 
 def warn_without_supervisor() -> None:
     """One line on stderr when nothing that waits can start, nor anybody be given slots back."""
-    try:
-        silent = time.time_ns() // 1_000_000 - os.stat(find_home().lock).st_mtime_ns // 1_000_000
-    except OSError:
-        silent = TICKS_WITHIN_MS
-    if silent >= TICKS_WITHIN_MS:
+    if not supervisor_ticks(find_home(), time.time_ns() // 1_000_000):
         write_error("no supervisor is running, so nothing new starts: `clawq run` is one")

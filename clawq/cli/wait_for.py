@@ -6,6 +6,7 @@ import time
 from clawq import states as job
 from clawq.cli import write_error
 from clawq.client import Producer, Receipt
+from clawq.paths import supervisor_ticks
 from clawq.states import whoami
 
 EXPIRED = 65
@@ -30,7 +31,7 @@ def wait_for(producer: Producer, receipt: Receipt) -> int:
 
 
 def _ended(producer: Producer, job_id: int) -> int:
-    if not producer.ticks(time.time_ns() // 1_000_000):
+    if not supervisor_ticks(producer.home, time.time_ns() // 1_000_000):
         write_error(f"no supervisor runs: job {job_id} waits until `clawq run` is started")
     if whoami(os.environ) is not None:
         # Its own slots may be all there are.

@@ -16,7 +16,7 @@ import apsw
 
 from clawq import states as job
 from clawq.errors import Busy, StorageError
-from clawq.paths import TICKS_WITHIN_MS, as_utf8, make_private_dir
+from clawq.paths import as_utf8, make_private_dir, supervisor_ticks
 from clawq.store import sqlfile
 
 TYPE_CHECKING = False
@@ -153,10 +153,7 @@ def _prepare(db: apsw.Connection, busy_ms: int) -> None:
 
 def _is_looked_after(home: Home) -> bool:
     """Does a supervisor tick, which folds the log of writes back?"""
-    try:
-        return time.time_ns() // 1_000_000 - os.stat(home.lock).st_mtime_ns // 1_000_000 < TICKS_WITHIN_MS
-    except OSError:
-        return False
+    return supervisor_ticks(home, time.time_ns() // 1_000_000)
 
 
 class SchemaMoved(StorageError):

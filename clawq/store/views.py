@@ -272,12 +272,6 @@ def state_of(db: apsw.Connection, job_id: int) -> str:
     return str(found[0][0])
 
 
-def states_of(db: apsw.Connection, job_ids: list[int]) -> dict[int, str]:
-    """{id: state}; ids that do not exist are left out."""
-    rows = dicts(db.execute(_SQL["states"], (json.dumps(job_ids),)))
-    return {row["id"]: row["state"] for row in rows}
-
-
 def show(db: apsw.Connection, settings: Settings, logs: str, job_id: int) -> Row:
     """The document of ``show --json``; `logs` is the folder that log names are relative to.
 

@@ -84,10 +84,6 @@ FROM json_each(?) AS wanted CROSS JOIN jobs j ON j.id = wanted.value ORDER BY wa
 -- The cheapest look at one job.
 SELECT state FROM jobs WHERE id = ?;
 
--- name: states
--- The states of the jobs that somebody waits for.
-SELECT j.id, j.state FROM json_each(?) AS wanted CROSS JOIN jobs j ON j.id = wanted.value;
-
 -- name: newest
 -- The latest jobs of any state, down the primary key until the limit is reached.
 SELECT id FROM jobs WHERE (:kind IS NULL OR kind = :kind) AND (:tenant IS NULL OR tenant = :tenant)
