@@ -46,7 +46,7 @@ def admit(
     """
     db = state.db
     most = settings.limits.max_running_per_workflow
-    lanes.keep_workflow_limit(db, NO_LIMIT if _is_observing(state, settings) else most)
+    lanes.keep_workflow_limit(db, NO_LIMIT if is_observing(state, settings) else most)
     heads, told = lanes.heads(db)
     if only_children:
         heads = [head for head in heads if head.rank < -FIRST_MS // 2]
@@ -181,11 +181,11 @@ def limits_from(state: State, settings: Settings, cooldowns: dict[str, Cooldown]
         budgets=ledger.budgets(db, budget_rules(settings), now),
         cooldowns=cooldowns,
         footprint=lambda name: footprints.get(name, UNMEASURED),
-        observing=_is_observing(state, settings),
+        observing=is_observing(state, settings),
     )
 
 
-def _is_observing(state: State, settings: Settings) -> bool:
+def is_observing(state: State, settings: Settings) -> bool:
     return state.observe or settings.mode == "observe"
 
 

@@ -41,7 +41,7 @@ class Environments:
             self._settings, self._common = settings, {}
         found = self._common.get((kind.name, kind.band, path))
         if found is None:
-            env = _configured(path, kind, settings, self.base)
+            env = _configured(path, kind.env, settings, self.base)
             env["PATH"] = with_own_folder(env.get("PATH") or os.defpath)
             found = self._common[kind.name, kind.band, path] = encoded(env)
         return found
@@ -57,7 +57,7 @@ def environment(
     base: Mapping[str, str],
 ) -> dict[str, str]:
     """What the agent sees: ours without CLAWQ_ names, then [env], the kind's, the job's, and our own."""
-    env = _configured(claim.path, kind, settings, base)
+    env = _configured(claim.path, kind.env, settings, base)
     if kind.env_file is not None:
         env |= read_env_file(kind.env_file)
     if claim.env is not None:
@@ -74,11 +74,22 @@ def encoded(env: Mapping[str, str]) -> dict[bytes, bytes]:
     }
 
 
-def _configured(path: str | None, kind: Kind, settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
+def environment_of_notice(
+    own: Mapping[str, str], settings: Settings, home: Home, base: Mapping[str, str]
+) -> dict[str, str]:
+    """As an agent's, without what makes one. `own`: what is configured for this one."""
+    env = _configured(None, own, settings, base)
+    env["PATH"] = with_own_folder(env.get("PATH") or "/usr/bin:/bin")
+    return env | _place(home, base)
+
+
+def _configured(
+    path: str | None, own: Mapping[str, str], settings: Settings, base: Mapping[str, str]
+) -> dict[str, str]:
     env = {name: value for name, value in base.items() if not name.startswith("CLAWQ_")}
     if path is not None:
         env["PATH"] = path
-    return env | settings.env | kind.env
+    return {**env, **settings.env, **own}
 
 
 def _own(
@@ -94,11 +105,14 @@ def _own(
         "CLAWQ_HEARTBEAT_FILE": as_utf8(files["heartbeat"]),
         "CLAWQ_RESULT_FILE": as_utf8(files["result"]),
     }
-    if base.get("CLAWQ_HOME"):
-        env["CLAWQ_HOME"] = as_utf8(home.data)
     if claim.deadline_at is not None:
         env["CLAWQ_DEADLINE"] = str(claim.deadline_at // 1000)
-    return env
+    return env | _place(home, base)
+
+
+def _place(home: Home, base: Mapping[str, str]) -> dict[str, str]:
+    """Where the queue is, when the supervisor was told so, too."""
+    return {"CLAWQ_HOME": as_utf8(home.data)} if base.get("CLAWQ_HOME") else {}
 
 
 def with_own_folder(path: str) -> str:

@@ -207,8 +207,7 @@ class Errands(Generic[Key]):
         # Orphans in sessions of their own have come to us (Linux), and carry its mark.
         strays = [pid for pid in platform.own_children() if platform.carries(pid, errand.mark) is True]
         left += processes.descendants_of(strays)
-        for process in left:
-            processes.send(process, signal.SIGKILL)
+        processes.send_all(left, signal.SIGKILL)
         if left:
             self._look_at(mono + SWEEP_PAUSE_MS)
         return bool(left)

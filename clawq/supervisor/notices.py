@@ -20,7 +20,7 @@ from clawq.rules.alerts import Alert
 from clawq.settings import Settings
 from clawq.store import config_row, notices, views
 from clawq.store.notices import STATES, Row
-from clawq.supervisor.environ import with_own_folder
+from clawq.supervisor.environ import environment_of_notice
 from clawq.supervisor.errands import WITHIN_MS, Answer, Errands, Order
 
 LOOK_MS = 1_000
@@ -172,7 +172,7 @@ class Notices:
         while self._waiting and self.errands.room:
             notice = self._waiting.pop(0)
             self._number += 1
-            env = _environment(notice.env, settings, self.home, base_env)
+            env = environment_of_notice(notice.env, settings, self.home, base_env)
             order = Order(notice.argv, self.home.data, env)
             answer = self.errands.begin(self._number, f"{mono}.{self._number}", order.at, mono)
             if answer is not None:
@@ -276,16 +276,3 @@ def _template(settings: Settings, kind: str, band: str) -> list[str] | None:
 
 def _more(count: int) -> str:
     return f"; and {count} more" if count > 0 else ""
-
-
-def _environment(
-    own: Mapping[str, str], settings: Settings, home: Home, base: Mapping[str, str]
-) -> dict[str, str]:
-    """As an agent's, without what makes one."""
-    env = {name: value for name, value in base.items() if not name.startswith("CLAWQ_")}
-    env |= settings.env
-    env |= own
-    env["PATH"] = with_own_folder(env.get("PATH") or "/usr/bin:/bin")
-    if base.get("CLAWQ_HOME"):
-        env["CLAWQ_HOME"] = home.data
-    return env

@@ -17,11 +17,10 @@ from clawq.settings import Kind, Settings
 from clawq.store import probes
 from clawq.store.probes import Due
 from clawq.supervisor.environ import environment
-from clawq.supervisor.errands import Answer, Errand, Errands, Order
+from clawq.supervisor.errands import AT_ONCE, Answer, Errand, Errands, Order
 from clawq.supervisor.settle import Draw, policy_of
 from clawq.supervisor.start import payload_file, placeholder_values
 
-AT_ONCE = 2
 HAPPENED, DID_NOT = 0, 1
 
 Key = tuple[int, int]

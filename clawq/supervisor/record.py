@@ -15,7 +15,7 @@ from clawq.store import attempts, config_row, counts, lanes, ledger, probes, wai
 from clawq.store.connection import Immediate, check_schema
 from clawq.store.probes import Due
 from clawq.supervisor import settle
-from clawq.supervisor.admit import admit, budget_rules, machine
+from clawq.supervisor.admit import admit, budget_rules, is_observing, machine
 from clawq.supervisor.agents import Agent
 from clawq.supervisor.look import Ended, Findings
 from clawq.supervisor.notices import Notice
@@ -67,7 +67,7 @@ def record(state: State, findings: Findings, renew: bool, now: int, mono: int) -
     with Immediate(state.db):
         check_schema(state.db, state.home.db)
         settings = _settings_in_force(state, written)
-        ledger.keep_observing(state.db, state.observe or settings.mode == "observe", now)
+        ledger.keep_observing(state.db, is_observing(state, settings), now)
         if state.set_back:
             ledger.not_after(state.db, settings.budgets, now)
             attempts.not_after(state.db, now)
