@@ -38,6 +38,8 @@ PENDING = (SCHEDULED, QUEUED, HELD)
 ACTIVE = (STARTING, RUNNING, WAITING)
 """Has an attempt under way and a token."""
 ENDED = (SUCCEEDED, DEAD, EXPIRED, CANCELLED)
+SETTLED = (*ENDED, UNKNOWN)
+"""Nothing more happens by itself."""
 
 NEW = "new"
 """Where a job comes from before it has a state; only in TRANSITIONS and events."""

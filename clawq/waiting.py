@@ -28,8 +28,6 @@ FIRST_LOOK_S = 0.01
 SLOWEST_LOOK_S = 0.2
 BACK_LOOK_S = 0.02
 """While it waits for its slots, which come as soon as they are free."""
-SETTLED = (*job.ENDED, job.UNKNOWN)
-"""Nothing more happens by itself."""
 TEXT_MAX = 4_096
 """Bytes of a question."""
 
@@ -38,7 +36,7 @@ States = dict[int, str]
 
 def is_settled(states: States) -> bool:
     """Has each of them ended, or is unknown?"""
-    return all(state in SETTLED for state in states.values())
+    return all(state in job.SETTLED for state in states.values())
 
 
 def until_settled(
@@ -222,7 +220,7 @@ class Answer:
 
     @property
     def timed_out(self) -> bool:
-        return self.state not in SETTLED
+        return self.state not in job.SETTLED
 
 
 def ask(text: str, timeout_ms: int | None = None) -> Answer:

@@ -10,11 +10,11 @@ from clawq import desk, options
 from clawq.client import Receipt
 from clawq.errors import NoSuchJob, TimedOut, UsageError
 from clawq.paths import find_home
-from clawq.states import SUCCEEDED
+from clawq.states import SETTLED, SUCCEEDED
 from clawq.store import views
 from clawq.store.connection import open_readonly, storage_errors
 from clawq.store.outcomes import outcomes
-from clawq.waiting import SETTLED, is_settled, until_settled
+from clawq.waiting import is_settled, until_settled
 
 if TYPE_CHECKING:
     from clawq.api.documents import JobDocument

@@ -134,7 +134,7 @@ def _await_attempt(job_id: int, shown: int) -> Attempt | None:
     while True:
         look = _look(job_id)
         attempt = look.after(shown)
-        if attempt is not None or look.state in (*job.ENDED, job.UNKNOWN):
+        if attempt is not None or look.state in job.SETTLED:
             return attempt
         time.sleep(LOOK_S)
 

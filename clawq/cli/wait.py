@@ -6,7 +6,7 @@ from clawq import verbs, when
 from clawq.cli import as_utf8, ascii_json, write_error, write_out
 from clawq.errors import NoSuchJob, UsageError
 from clawq.paths import find_home, supervisor_ticks
-from clawq.states import SUCCEEDED
+from clawq.states import SETTLED, SUCCEEDED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def main(argv: "Sequence[str]") -> int:
     with_json = "json" in given
     wanted = list(dict.fromkeys(_job_id(text) for text in ids)) or None
     timeout_ms = None if timeout is None else when.duration(str(timeout))
-    from clawq.waiting import SETTLED, document, is_settled, until_settled
+    from clawq.waiting import document, is_settled, until_settled
 
     told: set[int] = set()
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 
+from clawq import states as job
 from clawq.client import Producer
 from clawq.doctor import Patient
 from clawq.errors import ClawqError
@@ -61,7 +62,7 @@ def _ask(patient: Patient, programs: Sequence[str]) -> tuple[str, str]:
     give_up = time.monotonic() + WITHIN_S
     while time.monotonic() < give_up:
         state = views.state_of(db, job_id)
-        if state in ("succeeded", "dead", "expired", "cancelled", "unknown"):
+        if state in job.SETTLED:
             break
         time.sleep(_LOOK_S)
     logs = [os.path.join(patient.home.logs, row["log"]) for row in views.attempts(db, job_id)]
@@ -70,7 +71,7 @@ def _ask(patient: Patient, programs: Sequence[str]) -> tuple[str, str]:
 
 def _judge(found: tuple[str, str]) -> list[Check]:
     state, text = found
-    if state != "succeeded":
+    if state != job.SUCCEEDED:
         what = f"a probe job came to nothing within {WITHIN_S:.0f} s: {state}"
         return [Check("probe", BAD, what, "`clawq list --tenant doctor`, `clawq why ID`")]
     lines = [line.partition(" ") for line in text.splitlines()]

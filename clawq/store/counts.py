@@ -54,7 +54,6 @@ EVER = 0
 BOUNDS_MS = (100, 500, 1_000, 5_000, 15_000, 60_000, 300_000, 900_000, 3_600_000, 14_400_000, 86_400_000)
 """The buckets of durations, which the query `uncounted` sorts into."""
 
-UNDER_WAY = (job.STARTING, job.RUNNING, job.WAITING)
 _NO_FAILURE = ("succeeded", "cancelled", "never_started", "superseded")
 
 
@@ -192,7 +191,7 @@ def _count(db: apsw.Connection, after: int, to: int) -> Counts:
         if was in (job.STARTING, job.RUNNING) and held_ms:
             for name in split(needs):
                 add(hour, "used", name, "", 0, held_ms)
-        if was in UNDER_WAY and state not in UNDER_WAY:
+        if was in job.ACTIVE and state not in job.ACTIVE:
             outcome, _, error_class = (ended or "lost lost").partition(" ")
             add(hour, "attempt", kind, outcome, count)
             if most is not None:

@@ -21,7 +21,7 @@ TAKES = {
     "why": UNDER_WAY,
     "wait": UNDER_WAY,
     "cancel": (*job.PENDING, *job.ACTIVE),
-    "parent": (*job.PENDING, *job.ACTIVE, job.UNKNOWN),
+    "parent": UNDER_WAY,
     "edit": job.PENDING,
     "approve": (job.HELD,),
     "deny": (job.HELD,),

@@ -25,7 +25,7 @@ def live(db: apsw.Connection, job_id: int, moves: Moves, outcome: str = "succeed
     """Take a job through states at moments, with the attempts that belong to them."""
     token = 0
     for state, at in moves:
-        under_way = state in counts.UNDER_WAY
+        under_way = state in job.ACTIVE
         if state == job.STARTING:
             token = at
             number = db.execute("SELECT count(*) + 1 FROM attempts WHERE job_id = ?", (job_id,)).get
