@@ -40,6 +40,12 @@ def path_of(run_dir: str, token: int) -> str:
     return f"{run_dir}/{token}{SUFFIX}"
 
 
+def token_of(name: str) -> int | None:
+    """Whose a file of the run folder is, by its name; None for what is none of ours."""
+    token, dot, _ = name.partition(".")
+    return int(token) if dot and token.isascii() and token.isdigit() else None
+
+
 def create(path: str) -> int:
     """Make and lock a new attempt file; its descriptor. FileExistsError when the token was used before."""
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND, 0o600)

@@ -85,20 +85,15 @@ def clear_run_folder(home: Home, agents: Container[int]) -> None:
     What is no plain file named by a token is none of ours.
     """
     for name in os.listdir(home.run):
-        token, dot, _ = name.partition(".")
-        if not dot or not (token.isascii() and token.isdigit()) or int(token) in agents:
+        token = attempt_file.token_of(name)
+        if token is None or token in agents:
             continue
-        if not os.path.isfile(attempt_file.path_of(home.run, int(token))):
-            with suppress(OSError):
-                os.unlink(os.path.join(home.run, name))
-            continue
-        probe = attempt_file.open_probe(attempt_file.path_of(home.run, int(token)))
+        path = attempt_file.path_of(home.run, token)
+        probe = attempt_file.open_probe(path) if os.path.isfile(path) else None
         if probe is not None:
             locked = attempt_file.is_locked(probe)
             os.close(probe)
             if locked:
                 continue
-        try:
+        with suppress(OSError):
             os.unlink(os.path.join(home.run, name))
-        except OSError:
-            pass

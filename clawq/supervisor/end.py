@@ -66,8 +66,7 @@ def clear_spent(home: Home, spent: set[int], mono: int, last_start: int) -> int 
         return last_start + SPENT_MS
     with suppress(OSError):  # somebody has tidied the folder away
         for name in os.listdir(home.run):
-            token, dot, _ = name.partition(".")
-            if dot and token.isdecimal() and token.isascii() and int(token) in spent:
+            if attempt_file.token_of(name) in spent:
                 remove(os.path.join(home.run, name))
     spent.clear()
     return None
