@@ -39,12 +39,6 @@ def sample(folder: str) -> HostSample:
     )
 
 
-def count_user_procs(uid: int) -> int:
-    """Processes whose real UID is `uid`, zombies included."""
-    found = platform.account(uid)
-    return found.procs if found is not None else _count_through_psutil(uid)
-
-
 def default_max_user_procs() -> int | None:
     """Three quarters of the account's ceiling; None where there is none."""
     lowest = ceiling.process_ceiling()

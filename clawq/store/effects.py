@@ -143,11 +143,6 @@ def open_keys(db: apsw.Connection, job_id: int) -> list[str]:
     return [key for (key,) in rows]
 
 
-def unsettled(db: apsw.Connection, job_id: int) -> bool:
-    """Whether anything that the job began may or may not have happened."""
-    return bool(open_keys(db, job_id))
-
-
 def settle_open(db: apsw.Connection, job_id: int, state: str, now: int) -> None:
     """A person or a probe says of all that the job left open that it is ``done`` or has ``failed``."""
     db.execute(SQL["settle_open"], {"job_id": job_id, "state": state, "now": now})
@@ -161,7 +156,6 @@ def of_job(db: apsw.Connection, job_id: int) -> list[dict[str, Any]]:
 def open_of(db: apsw.Connection, job_ids: list[int]) -> dict[int, list[dict[str, Any]]]:
     """{job: [{key, scope, begun_at}]} of what is open; jobs without are left out."""
     found: dict[int, list[dict[str, Any]]] = {}
-    ids = f"[{','.join(map(str, job_ids))}]"
-    for row in dicts(db.execute(SQL["open_of"], {"ids": ids})):
+    for row in dicts(db.execute(SQL["open_of"], {"ids": sqlfile.id_list(job_ids)})):
         found.setdefault(row.pop("job_id"), []).append(row)
     return found

@@ -19,16 +19,12 @@ def outcomes(db: apsw.Connection, job_ids: list[int]) -> dict[int, dict[str, Any
 
     Ids that do not exist are left out.
     """
-    wanted = _wanted(job_ids)
-    return {row["job_id"]: row for row in dicts(db.execute(SQL["outcomes"], (wanted,)))}
+    rows = dicts(db.execute(SQL["outcomes"], (sqlfile.id_list(job_ids),)))
+    return {row["job_id"]: row for row in rows}
 
 
 def document(db: apsw.Connection, job_ids: list[int]) -> str:
     """The JSON array of ``clawq wait --json``, an object for each job: job_id, kind, state, outcome (of the
     last attempt), exit_code, error, error_class and result.
     """
-    return str(db.execute(SQL["document"], (_wanted(job_ids),)).get)
-
-
-def _wanted(job_ids: list[int]) -> str:
-    return f"[{','.join(map(str, job_ids))}]"
+    return str(db.execute(SQL["document"], (sqlfile.id_list(job_ids),)).get)

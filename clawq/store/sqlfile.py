@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -19,6 +23,11 @@ def parse(text: str) -> dict[str, str]:
         title, _, sql = block.partition("\n")
         queries[title.strip()] = sql.strip()
     return queries
+
+
+def id_list(ids: Iterable[int]) -> str:
+    """What ``json_each`` takes, without the json module."""
+    return f"[{','.join(map(str, ids))}]"
 
 
 def read(relative: str) -> str:

@@ -41,31 +41,27 @@ def children(db: apsw.Connection, job_id: int, token: int) -> list[int]:
     return [row[0] for row in rows]
 
 
-def _ids(ids: list[int]) -> str:
-    return f"[{','.join(map(str, ids))}]"
-
-
 def missing(db: apsw.Connection, ids: list[int]) -> int | None:
     """One of them that does not exist."""
-    rows: Any = db.execute(SQL["missing"], {"ids": _ids(ids)}).fetchall()
+    rows: Any = db.execute(SQL["missing"], {"ids": sqlfile.id_list(ids)}).fetchall()
     return rows[0][0] if rows else None
 
 
 def stranger(db: apsw.Connection, job_id: int, ids: list[int]) -> int | None:
     """One of them that does not descend from this job."""
-    rows: Any = db.execute(SQL["strangers"], {"job_id": job_id, "ids": _ids(ids)}).fetchall()
+    rows: Any = db.execute(SQL["strangers"], {"job_id": job_id, "ids": sqlfile.id_list(ids)}).fetchall()
     return rows[0][0] if rows else None
 
 
 def never_starts(db: apsw.Connection, job_id: int, ids: list[int]) -> tuple[int, str] | None:
     """One of them that could not start while this job waits, and what it needs of what is kept."""
-    rows: Any = db.execute(SQL["never_starts"], {"job_id": job_id, "ids": _ids(ids)}).fetchall()
+    rows: Any = db.execute(SQL["never_starts"], {"job_id": job_id, "ids": sqlfile.id_list(ids)}).fetchall()
     return rows[0] if rows else None
 
 
 def states(db: apsw.Connection, ids: list[int]) -> dict[int, str]:
     """{id: state}; those that do not exist are left out."""
-    rows: Any = db.execute(SQL["states"], {"ids": _ids(ids)}).fetchall()
+    rows: Any = db.execute(SQL["states"], {"ids": sqlfile.id_list(ids)}).fetchall()
     return dict(rows)
 
 
@@ -76,8 +72,8 @@ def enter(db: apsw.Connection, job_id: int, token: int, ids: list[int], now: int
     entered = bool(db.execute(SQL["enter"], values).fetchall())
     if entered:
         db.execute(SQL["note_enter"], {"token": token, "now": now})
-    db.execute(SQL["note_awaited"], {"token": token, "ids": _ids(ids)})
-    db.execute(SQL["first"], {"ids": _ids(ids), "first": job.FIRST_MS})
+    db.execute(SQL["note_awaited"], {"token": token, "ids": sqlfile.id_list(ids)})
+    db.execute(SQL["first"], {"ids": sqlfile.id_list(ids), "first": job.FIRST_MS})
     return entered
 
 

@@ -65,7 +65,7 @@ def test_a_key_that_failed_is_free_again(db: apsw.Connection, job_id: int) -> No
     assert begin(db, job_id, 77) == effects.BEGUN
     for _ in range(2):
         assert say(db, job_id, 77, effects.FAILED) == effects.FAILED
-    assert not effects.unsettled(db, job_id)
+    assert not effects.open_keys(db, job_id)
     assert begin(db, job_id, 77) == effects.BEGUN
     assert say(db, job_id, 77, effects.DONE) == effects.DONE
     assert say(db, job_id, 77, effects.FAILED) == effects.DONE, "what happened cannot be taken back"
@@ -91,7 +91,7 @@ def test_a_tenant_shares_a_key_and_others_have_their_own(db: apsw.Connection) ->
     assert begin(db, second, 78, scope="tenant") == effects.BEGUN
     assert say(db, second, 78, effects.DONE) == effects.DONE, "in both scopes"
     assert begin(db, first, 77, scope="tenant") == effects.DONE
-    assert not effects.unsettled(db, second)
+    assert not effects.open_keys(db, second)
     assert say(db, first, 77, effects.FAILED) == effects.DONE
 
 
@@ -181,7 +181,7 @@ def test_a_refused_reconciliation_settles_nothing(db: apsw.Connection, job_id: i
     begin(db, job_id, 77)
     with pytest.raises(Exception, match="only a job that is unknown"):
         jobs.reconcile(db, job_id, NOW, job.SUCCEEDED)
-    assert effects.unsettled(db, job_id)
+    assert effects.open_keys(db, job_id)
 
 
 def test_pruning_leaves_what_happened_for_the_tenant(db: apsw.Connection, job_id: int) -> None:
@@ -359,7 +359,7 @@ class NeverTwice(stateful.RuleBasedStateMachine):
     @stateful.invariant()
     def the_ledger_knows_what_is_open(self) -> None:
         for job_id in self.tenants:
-            assert effects.unsettled(self.db, job_id) == bool(self.open_of(job_id))
+            assert bool(effects.open_keys(self.db, job_id)) == bool(self.open_of(job_id))
 
     def teardown(self) -> None:
         check_books(self.db)
