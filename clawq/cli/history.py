@@ -12,7 +12,7 @@ from clawq import states as job
 from clawq import when
 from clawq.cli import desk, params, words
 from clawq.store import counts
-from clawq.store.counts import HOUR_MS, Count
+from clawq.store.counts import HOUR_MS
 
 Document = dict[str, Any]
 
@@ -69,7 +69,7 @@ def look(span: int) -> Document:
 def _hour(hour: int, here: counts.Counts) -> Document:
     ended: Counter[str] = Counter()
     for word, n in _by_word(here, "ended").items():
-        ended[word.partition(" ")[0]] += n
+        ended[counts.state_and_reason(word)[0]] += n
     return {
         "at": hour * HOUR_MS,
         "waited": _mean(here, "waited"),
@@ -97,7 +97,7 @@ def _mean(found: counts.Counts, what: str) -> Document:
 def _dead(found: counts.Counts) -> list[Document]:
     n: Counter[tuple[str, str]] = Counter()
     for key, count in found.items():
-        if key.what == "ended" and key.word.partition(" ")[0] == job.DEAD:
+        if key.what == "ended" and counts.state_and_reason(key.word)[0] == job.DEAD:
             day = time.strftime("%Y-%m-%d", time.localtime(key.hour * HOUR_MS / 1000))
-            n[day, key.kind] += Count(*count).n
+            n[day, key.kind] += count.n
     return [{"day": day, "kind": kind, "n": dead} for (day, kind), dead in sorted(n.items())]

@@ -277,8 +277,7 @@ def _of_counts(found: Samples, counted: Counts) -> None:
         elif key.what == "spent":
             found.add("clawq_spent", total, key.kind, key.word)
         elif key.what in ("ended", "removed"):
-            state, _, reason = key.word.partition(" ")
-            found.add(_COUNTERS[key.what][0], n, key.kind, state, reason)
+            found.add(_COUNTERS[key.what][0], n, key.kind, *counts.state_and_reason(key.word))
         elif key.what in _COUNTERS:
             name, with_word = _COUNTERS[key.what]
             found.add(name, n, key.kind, *((key.word,) if with_word else ()))

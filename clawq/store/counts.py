@@ -66,6 +66,12 @@ class Key(NamedTuple):
     word: str
 
 
+def state_and_reason(word: str) -> tuple[str, str]:
+    """What the word of ``ended`` and of ``removed`` is made of."""
+    state, _, reason = word.partition(" ")
+    return state, reason
+
+
 class Count(NamedTuple):
     n: int
     total: int

@@ -30,7 +30,8 @@ def today(db: apsw.Connection | None, midnight: int) -> tuple[list[Row], list[Ro
     deferred: Counter[str] = Counter()
     for row in dicts(db.execute(_SQL["counted"], {"hour": midnight // counts.HOUR_MS})):
         if row["what"] == "ended":
-            ended[row["kind"], row["word"].partition(" ")[0]] += row["n"]
+            state, _ = counts.state_and_reason(row["word"])
+            ended[row["kind"], state] += row["n"]
         else:
             deferred[row["word"]] += row["n"]
     after = int(db.execute(counts.SQL["counted_to"]).get)
