@@ -128,6 +128,13 @@ def places(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in names if environ.get(name, "").startswith("/")}
 
 
+def nearest(folder: str) -> str:
+    """`folder`, or what is there of the way to it."""
+    while not os.path.exists(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    return folder
+
+
 def make_private_dir(path: str) -> None:
     """Create `path` (and parents) with mode 0700; an existing folder is left as it is."""
     if os.path.isdir(path):

@@ -107,6 +107,11 @@ class Host:
         self.retry_after_ms: int = body["retry_after_ms"]
 
 
+def gate(value: int | str | None) -> int | None:
+    """Where a gate of ``[host]`` closes; None where it is off, or left to the account's ceiling."""
+    return value if isinstance(value, int) else None
+
+
 class Alerts:
     """``[alerts]``: when something needs a person, and the command that tells one."""
 

@@ -40,12 +40,12 @@ def metrics(
 
 def _look() -> list[tuple[Series, list[Point]]]:
     from clawq.cli import series
-    from clawq.cli.overview import look
+    from clawq.cli.overview import look_from
     from clawq.store import counts
 
-    status = look()
     with desk.reading() as here:
-        settings, _ = here.settings()
+        settings, broken = here.settings()
+        status = look_from(here, settings, broken)
         told = counts.Told({}, False) if here.db is None else counts.ever(here.db)
     return list(series.tell(status, settings, told))
 

@@ -5,16 +5,16 @@ Neither Typer nor Rich is loaded.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
-from clawq import desk, health
+from clawq import desk, health, paths
 from clawq import states as job
 from clawq.cli import words
+from clawq.settings import Settings, gate
 from clawq.store import accounts, today, views
 
 if TYPE_CHECKING:
-    from clawq.settings import Settings
+    from clawq.desk import Desk
 
 Document = dict[str, Any]
 
@@ -28,32 +28,36 @@ def main(argv: list[str]) -> int:
 def look() -> Document:
     """The document of ``status --json``, times in ms, with ``pauses``, ``now`` and ``ever`` besides."""
     with desk.reading() as here:
-        settings, broken = here.settings()
-        document = views.status(here.db, settings, here.now)
-        supervisor = document["supervisor"] = desk.look_for_supervisor(here.home, here.now)._asdict()
-        if supervisor["mode"] == "run" and document["observed"]["since"] is not None:
-            supervisor["mode"] = "observe"
-        queued = document["counts"][job.QUEUED]
-        if queued and not supervisor["running"]:
-            # What the lanes were told is only as good as whoever would tell them something new.
-            document["waiting_on"] = [{"reason": "no_supervisor", "jobs": queued, "retry_after_s": None}]
-        document["host"] = _host(settings, here.home.data)
-        document["now"] = here.now
-        document["ever"] = here.db is not None
-        document["ended"], document["deferred"] = today.today(here.db, _midnight(here.now))
-        health.add_silence(document, here.home.logs, here.now)
-        found = health.alarms(
-            here.db,
-            settings,
-            document,
-            here.now,
-            broken=broken,
-            pid=supervisor["pid"],
-            silent_ms=int(1000 * (supervisor["last_tick_age_s"] or 0)),
-            ticking=supervisor["running"],
-            mode=supervisor["mode"],
-        )
-        document["alerts"] = [{"reason": each.reason, "text": each.text, "fix": each.fix} for each in found]
+        return look_from(here, *here.settings())
+
+
+def look_from(here: Desk, settings: Settings, broken: str | None) -> Document:
+    """The same, from a desk that is open; `broken` says what is wrong with clawq.toml."""
+    document = views.status(here.db, settings, here.now)
+    supervisor = document["supervisor"] = desk.look_for_supervisor(here.home, here.now)._asdict()
+    if supervisor["mode"] == "run" and document["observed"]["since"] is not None:
+        supervisor["mode"] = "observe"
+    queued = document["counts"][job.QUEUED]
+    if queued and not supervisor["running"]:
+        # What the lanes were told is only as good as whoever would tell them something new.
+        document["waiting_on"] = [{"reason": "no_supervisor", "jobs": queued, "retry_after_s": None}]
+    document["host"] = _host(settings, here.home.data)
+    document["now"] = here.now
+    document["ever"] = here.db is not None
+    document["ended"], document["deferred"] = today.today(here.db, _midnight(here.now))
+    health.add_silence(document, here.home.logs, here.now)
+    found = health.alarms(
+        here.db,
+        settings,
+        document,
+        here.now,
+        broken=broken,
+        pid=supervisor["pid"],
+        silent_ms=int(1000 * (supervisor["last_tick_age_s"] or 0)),
+        ticking=supervisor["running"],
+        mode=supervisor["mode"],
+    )
+    document["alerts"] = [{"reason": each.reason, "text": each.text, "fix": each.fix} for each in found]
     return document
 
 
@@ -105,21 +109,19 @@ def _host(settings: Settings, folder: str) -> Document:
     limit = settings.host.max_user_procs
     found: Document = {
         "user_procs": None,
-        "max_user_procs": _gate(limit),
+        "max_user_procs": gate(limit),
         "tasks": None,
         "free_mb": None,
         "pressure": None,
         "free_disk_mb": None,
-        "min_free_mb": _gate(settings.host.min_free_mb),
-        "min_free_disk_mb": _gate(settings.host.min_free_disk_mb),
+        "min_free_mb": gate(settings.host.min_free_mb),
+        "min_free_disk_mb": gate(settings.host.min_free_disk_mb),
         "max_pressure": settings.host.max_pressure,
     }
-    while not os.path.exists(folder) and folder != os.path.dirname(folder):
-        folder = os.path.dirname(folder)
     try:
         if limit is None:
             found["max_user_procs"] = load.default_max_user_procs()
-        sample = load.sample(folder)
+        sample = load.sample(paths.nearest(folder))
         found.update(user_procs=sample.user_procs, free_mb=sample.free_mb, free_disk_mb=sample.free_disk_mb)
         if limit is None and sample.tasks is not None:
             found["tasks"] = sample.tasks._asdict()
@@ -127,7 +129,3 @@ def _host(settings: Settings, folder: str) -> Document:
     except Exception:  # a machine in trouble is when people ask: whatever cannot be measured is left out
         pass
     return found
-
-
-def _gate(value: int | str | None) -> int | None:
-    return value if isinstance(value, int) else None

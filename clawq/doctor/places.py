@@ -9,31 +9,24 @@ import apsw
 
 from clawq.doctor import Patient
 from clawq.host import load, strays
-from clawq.paths import Home
+from clawq.paths import Home, nearest
 from clawq.rules import checks
 from clawq.rules.checks import Check, Folder
+from clawq.settings import gate
 
 _MB = 1 << 20
 
 
 def check(patient: Patient) -> list[Check]:
     home, host = patient.home, patient.settings.host
-    data = _nearest(home.data)
-    floor = host.min_free_disk_mb
+    data = nearest(home.data)
     return [
         checks.sqlite(apsw.sqlite_lib_version(), apsw.apsw_version()),
         checks.folders(_rights(home)),
         checks.filesystem(strays.filesystem_of(data), data),
-        checks.disk(load.free_disk_mb(data), floor if isinstance(floor, int) else None),
+        checks.disk(load.free_disk_mb(data), gate(host.min_free_disk_mb)),
         checks.wal(_size_mb(home.db + "-wal"), _size_mb(home.db)),
     ]
-
-
-def _nearest(folder: str) -> str:
-    """`folder`, or what is there of the way to it."""
-    while not os.path.exists(folder) and folder != os.path.dirname(folder):
-        folder = os.path.dirname(folder)
-    return folder
 
 
 def _rights(home: Home) -> list[Folder]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from clawq.states import FIRST_MS
+
 Lane = tuple[int, str, str, str]
 """(band, tenant, kind, needs as in the database)."""
 
@@ -43,6 +45,11 @@ class Head(NamedTuple):
     @property
     def is_child(self) -> bool:
         return self.root_id is not None
+
+    @property
+    def goes_first(self) -> bool:
+        """Is it a child of what is under way?"""
+        return self.rank < -FIRST_MS // 2
 
     @property
     def lane(self) -> Lane:

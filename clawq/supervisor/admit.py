@@ -14,8 +14,8 @@ from clawq.rules import admission, fairness, ramp
 from clawq.rules.admission import Park, Start, Wait
 from clawq.rules.comeback import Back
 from clawq.rules.facts import NO_LIMIT, PRESSURES, UNMEASURED, Cooldown, Head, Host, Lane, Limits, Resource
-from clawq.settings import Settings
-from clawq.states import BANDS, FIRST_MS
+from clawq.settings import Settings, gate
+from clawq.states import BANDS
 from clawq.store import attempts, counts, lanes, ledger, waits
 from clawq.store.lanes import Told
 from clawq.store.ledger import BudgetRule
@@ -49,7 +49,7 @@ def admit(
     lanes.keep_workflow_limit(db, NO_LIMIT if is_observing(state, settings) else most)
     heads, told = lanes.heads(db)
     if only_children:
-        heads = [head for head in heads if head.rank < -FIRST_MS // 2]
+        heads = [head for head in heads if head.goes_first]
     running = lanes.running(db, {agent.token: agent.used for agent in state.agents.values() if agent.used})
     if not heads and all(job.back_at is None for job in running):
         return Pass([], False, None, {})
@@ -139,7 +139,7 @@ class Lines:
             line = self._read[head.lane] = lanes.following(self.db, head, self._most)
             line.reverse()
             self._most = min(2 * self._most, MOST_AT_ONCE)
-        if not line or (self.only_children and line[-1].rank >= -FIRST_MS // 2):
+        if not line or (self.only_children and not line[-1].goes_first):
             return None
         return line.pop()._replace(last_start_at=head.last_start_at, gated_at=head.gated_at)
 
@@ -170,9 +170,9 @@ def limits_from(state: State, settings: Settings, cooldowns: dict[str, Cooldown]
         max_running_per_workflow=settings.limits.max_running_per_workflow,
         max_waiting=settings.limits.max_waiting,
         max_user_procs=_processes(state, settings)[1],
-        min_free_mb=_gate(host.min_free_mb),
+        min_free_mb=gate(host.min_free_mb),
         max_pressure=None if host.max_pressure == "off" else PRESSURES.index(host.max_pressure),
-        min_free_disk_mb=_gate(host.min_free_disk_mb),
+        min_free_disk_mb=gate(host.min_free_disk_mb),
         paused=lanes.pauses(db),
         band_slots=fairness.share_slots(shares, settings.limits.max_running) if shares else None,
         age_boost_ms=settings.limits.age_boost_ms,
@@ -195,10 +195,6 @@ def budget_rules(settings: Settings) -> dict[str, BudgetRule]:
     }
 
 
-def _gate(value: int | str) -> int | None:
-    return value if isinstance(value, int) else None
-
-
 def _host(state: State, settings: Settings, spawn_closed_until: int, now: int) -> Host:
     sample = state.sample
     return Host(
@@ -219,7 +215,7 @@ def _processes(state: State, settings: Settings) -> tuple[int | None, int | None
     """
     sample, asked = state.sample, settings.host.max_user_procs
     if asked is not None:
-        return (None if sample is None else sample.user_procs), _gate(asked)
+        return (None if sample is None else sample.user_procs), gate(asked)
     if sample is not None and sample.tasks is not None:
         return sample.tasks
     return (None if sample is None else sample.user_procs), state.default_max_procs
@@ -232,7 +228,7 @@ def machine(state: State, settings: Settings) -> counts.Machine:
         settings.limits.max_running,
         *_processes(state, settings),
         sample.free_mb,
-        _gate(settings.host.min_free_mb),
+        gate(settings.host.min_free_mb),
         sample.pressure,
         sample.free_disk_mb,
     )

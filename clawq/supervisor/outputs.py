@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from clawq.host import load, logs
 from clawq.paths import Home
 from clawq.rules.footprint import WRITES_MUCH_MB, fills_the_disk
-from clawq.settings import Settings
+from clawq.settings import Settings, gate
 from clawq.supervisor.agents import Agent
 from clawq.supervisor.look import Findings
 
@@ -52,10 +52,10 @@ def tidy(agent: Agent, settings: Settings) -> None:
 def _look_at_disk(
     agents: list[Agent], writers: dict[int, float], settings: Settings, home: Home, findings: Findings
 ) -> None:
-    floor = settings.host.min_free_disk_mb
+    floor = gate(settings.host.min_free_disk_mb)
     # While one is being ended for it, its room comes back; nobody else has to go.
     ending = any(agent.kill_reason == "filled_disk" for agent in agents)
-    if floor == "off" or ending or max(writers.values(), default=0.0) < WRITES_MUCH_MB:
+    if floor is None or ending or max(writers.values(), default=0.0) < WRITES_MUCH_MB:
         return
     token = fills_the_disk(writers, load.free_disk_mb(home.logs), floor)
     for agent in agents:
