@@ -186,11 +186,6 @@ class Producer:
         what = f"work has waited {waited // 60_000} minutes and no supervisor runs"
         return f"{what}: `clawq run` is one, `clawq service install` keeps one"
 
-    def outcome(self, job_id: int) -> "tuple[str, int | None, str | None] | None":
-        """(state, exit_code, last_error) of a job, or None once it is pruned."""
-        with storage_errors(self.home.db):
-            return self.intake.outcome(job_id)
-
     def checkpoint(self) -> None:
         """Fold the log of writes back into the database: a big one makes every later opening slow."""
         import apsw

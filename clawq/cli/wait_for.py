@@ -1,22 +1,20 @@
 """``clawq enqueue --wait``: stay until the job has ended, then exit as it did."""
 
-import os
 import time
 
 from clawq import states as job
 from clawq.cli import write_error
 from clawq.client import Producer, Receipt
+from clawq.errors import NoSuchJob
 from clawq.paths import supervisor_ticks
-from clawq.states import whoami
+from clawq.store.connection import storage_errors
+from clawq.store.outcomes import outcomes
+from clawq.waiting import until_settled
 
 EXPIRED = 65
 """As for a job that is refused because it is stale."""
 UNTOLD = 1
 """Cancelled, unknown, pruned, or dead without an exit code of its own."""
-
-
-FIRST_LOOK_S = 0.01
-SLOWEST_LOOK_S = 0.5
 
 
 def wait_for(producer: Producer, receipt: Receipt) -> int:
@@ -33,28 +31,20 @@ def wait_for(producer: Producer, receipt: Receipt) -> int:
 def _ended(producer: Producer, job_id: int) -> int:
     if not supervisor_ticks(producer.home, time.time_ns() // 1_000_000):
         write_error(f"no supervisor runs: job {job_id} waits until `clawq run` is started")
-    if whoami(os.environ) is not None:
-        # Its own slots may be all there are.
-        from clawq.waiting import until_settled
-
+    try:
         until_settled([job_id])
-    pause = FIRST_LOOK_S
-    while True:
-        seen = producer.outcome(job_id)
-        if seen is None:
-            write_error(f"job {job_id} has been pruned: its end is no longer known")
-            return UNTOLD
-        state, exit_code, last_error = seen
-        if state in job.ENDED or state == job.UNKNOWN:
-            return _exit_code(job_id, state, exit_code, last_error)
-        time.sleep(pause)
-        pause = min(pause * 1.5, SLOWEST_LOOK_S)
+        with storage_errors(producer.home.db):
+            seen = outcomes(producer.intake.db, [job_id])[job_id]
+    except (NoSuchJob, KeyError):
+        write_error(f"job {job_id} has been pruned: its end is no longer known")
+        return UNTOLD
+    return _exit_code(job_id, seen["state"], seen["exit_code"], seen["error"])
 
 
-def _exit_code(job_id: int, state: str, exit_code: int | None, last_error: str | None) -> int:
+def _exit_code(job_id: int, state: str, exit_code: int | None, error: str | None) -> int:
     if state == job.SUCCEEDED:
         return exit_code or 0
-    write_error(f"job {job_id} is {state}" + (f": {last_error}" if last_error else ""))
+    write_error(f"job {job_id} is {state}" + (f": {error}" if error else ""))
     if state == job.EXPIRED:
         return EXPIRED
     if state == job.DEAD and exit_code and 0 < exit_code < 256:

@@ -430,10 +430,5 @@ class Intake:
 
         return now - since if first_to_nag(self.db, today) else None
 
-    def outcome(self, job_id: int) -> "tuple[str, int | None, str | None] | None":
-        """(state, exit_code, last_error), or None once it is pruned."""
-        rows = self._rows("outcome", (job_id,))
-        return rows[0] if rows else None
-
     def _rows(self, name: str, bindings: "Any" = None) -> "Any":
         return self.db.execute(_SQL[name], bindings).fetchall()

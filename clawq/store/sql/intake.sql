@@ -124,7 +124,3 @@ SELECT min(at) FROM (
     FROM tally t WHERE t.state = 'queued'
     UNION ALL
     SELECT (SELECT min(run_after) FROM jobs INDEXED BY jobs_due WHERE state = 'scheduled'));
-
--- name: outcome
--- For `--wait`: how a job stands.
-SELECT state, exit_code, last_error FROM jobs WHERE id = ?;
