@@ -24,6 +24,7 @@ KEY_MAX = 1_000
 PRIORITY_MAX = 100_000
 ATTEMPTS_MAX = 10_000
 JOB_ID_MAX = (1 << 63) - 1
+"""SQLite's largest row number."""
 
 
 class Option:

@@ -115,7 +115,7 @@ def look(wanted: list[int]) -> list[Outcome]:
     if db is not None:
         try:
             with storage_errors(home.db):
-                rows = outcomes(db, [each for each in wanted if 0 < each < 2**63])
+                rows = outcomes(db, [each for each in wanted if 0 < each <= options.JOB_ID_MAX])
         finally:
             db.close()
     seen = []
@@ -135,7 +135,7 @@ def job(job_id: int) -> JobDocument:
     """
     if type(job_id) is not int:
         raise UsageError(f"{job_id!r:.80} is no job", "give its id")
-    if not 0 < job_id < 2**63:
+    if not 0 < job_id <= options.JOB_ID_MAX:
         raise NoSuchJob(job_id)
     with desk.reading() as here:
         settings, _ = here.settings()

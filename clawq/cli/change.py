@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clawq import options
+from clawq import desk, options
 from clawq import states as job
-from clawq.cli import desk, params, words
+from clawq.cli import params, words
 from clawq.errors import ClawqError, NoSuchJob, Refused, UsageError, WrongState
 from clawq.poke import poke
 from clawq.store import jobs

@@ -113,8 +113,8 @@ def _in_force(path: str) -> tuple[Checked, Mapping[str, Any], str | None]:
 
     Raises ConfigError where there never was a good one.
     """
-    from clawq.cli.desk import reading
     from clawq.config.compiler import check_file
+    from clawq.desk import reading
     from clawq.store import config_row
 
     checked = check_file(path)

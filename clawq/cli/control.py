@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clawq import options, when
+from clawq import desk, options, when
 from clawq import states as job
-from clawq.cli import desk, params, words
+from clawq.cli import params, words
 from clawq.errors import StorageError, UsageError
 from clawq.poke import poke
 from clawq.retention import Sweep
 from clawq.store import accounts, jobs, reasons, views
 
 if TYPE_CHECKING:
-    from clawq.cli.desk import Desk
+    from clawq.desk import Desk
 FEWEST, MOST = 20, 500
 """Jobs or logs that one step prunes: as many as take about STEP_S."""
 STEP_S = 0.005

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from clawq import __version__, health
+from clawq import __version__, desk, health
 from clawq import states as job
-from clawq.cli import desk, params, words
+from clawq.cli import params, words
 from clawq.desk import Supervisor
 from clawq.doctor import Patient, crontab, machine, places, probe, programs
 from clawq.errors import ClawqError

@@ -13,8 +13,8 @@ from typing import Annotated
 import apsw
 import typer
 
-from clawq import when
-from clawq.cli import desk, params, words
+from clawq import desk, when
+from clawq.cli import params, words
 from clawq.paths import Home, find_home
 from clawq.store import trail
 from clawq.store.connection import open_readonly, storage_errors

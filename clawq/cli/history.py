@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from clawq import desk, when
 from clawq import states as job
-from clawq import when
-from clawq.cli import desk, params, words
+from clawq.cli import params, words
 from clawq.store import counts
 from clawq.store.counts import HOUR_MS
 

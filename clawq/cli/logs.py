@@ -11,8 +11,9 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from clawq import desk
 from clawq import states as job
-from clawq.cli import desk, params, words
+from clawq.cli import params, words
 from clawq.errors import ClawqError, StorageError
 from clawq.host.output import plain
 from clawq.store import views
@@ -116,7 +117,7 @@ def _follow(job_id: int, first: Attempt | None, last: int | None, *, only: bool,
     """Show attempt after attempt, each to its end, until the job (`only`: this attempt) has ended."""
     shown = 0 if first is None else first.number - 1
     if first is None:
-        desk.warn_without_supervisor()
+        words.warn_without_supervisor()
     while True:
         attempt = _await_attempt(job_id, shown)
         if attempt is None:

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clawq import desk
 from clawq import states as job
-from clawq.cli import desk, params, words
+from clawq.cli import params, words
 from clawq.cli.tree import branches
 from clawq.store import effects, views
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clawq.cli.desk import Desk
     from clawq.cli.render import Column, Page, Part
+    from clawq.desk import Desk
 
 Row = dict[str, Any]
 

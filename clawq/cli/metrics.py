@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from clawq.cli import desk, params, words
+from clawq import desk
+from clawq.cli import params, words
 from clawq.cli.series import COUNTER, Buckets, Point, Series
 from clawq.errors import UsageError
 

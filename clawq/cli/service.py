@@ -10,8 +10,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from clawq import paths
-from clawq.cli import desk, words
+from clawq import desk, paths
+from clawq.cli import words
 from clawq.cli.params import AsJson
 from clawq.errors import ClawqError, UsageError
 from clawq.host import platform, services

@@ -7,8 +7,9 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
+from clawq import desk
 from clawq import states as job
-from clawq.cli import desk, params, words
+from clawq.cli import params, words
 from clawq.cli.look import note
 from clawq.cli.tree import branches
 from clawq.store import views

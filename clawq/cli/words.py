@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 from clawq import states as job
 from clawq.cli import write_error
 from clawq.errors import NoSuchJob, Refused, UsageError, WrongState
-from clawq.options import near
+from clawq.options import JOB_ID_MAX, near
+from clawq.paths import find_home, supervisor_ticks
 from clawq.rules.spans import short as short
-
-LARGEST_ID = 2**63 - 1
-"""SQLite's largest row number: no job has one above it."""
 
 _SEVERITY = (0, 1, 75, 65)
 """Exit codes that concern one job, the mildest first."""
@@ -27,6 +26,12 @@ def write(text: str) -> None:
 def note(text: str) -> None:
     """One line on stderr that is not an error."""
     write_error(line(text))
+
+
+def warn_without_supervisor() -> None:
+    """One line on stderr when nothing that waits can start, nor anybody be given slots back."""
+    if not supervisor_ticks(find_home(), time.time_ns() // 1_000_000):
+        note("no supervisor is running, so nothing new starts: `clawq run` is one")
 
 
 def each(ids: Iterable[int], handle: Callable[[int], object]) -> int:
@@ -69,8 +74,6 @@ def moment(at: int | None, now: int) -> str:
     """A time on this machine's clock: ``10:42`` today, ``Mon 10:42`` within six days, else the date."""
     if at is None:
         return "-"
-    import time
-
     there, here = time.localtime(at / 1000), time.localtime(now / 1000)
     if there[:3] == here[:3]:
         return time.strftime("%H:%M", there)
@@ -103,8 +106,8 @@ def job_id(text: str) -> int:
     """Raises UsageError, and NoSuchJob for a number that no job can have."""
     digits = text.removeprefix("#")
     if not (digits.isascii() and digits.isdigit()):
-        raise UsageError(f"{text!r} is not a job number", "`clawq list` shows them")
-    if len(digits) > 19 or int(digits) > LARGEST_ID:
+        raise UsageError(f"{text!r:.80} is not a job number", "`clawq list` shows them")
+    if len(digits) > 19 or int(digits) > JOB_ID_MAX:
         raise NoSuchJob(int(digits[:30]))
     return int(digits)
 

@@ -29,7 +29,6 @@ from clawq.store.why import PUBLIC, why
 Document = dict[str, Any]
 Arguments = Mapping[str, Any]
 
-LARGEST_ID = 2**63 - 1
 STEP_S = 0.5
 """How soon a wait ends that was given up."""
 
@@ -190,7 +189,7 @@ def _check_kind(kind: object, offered: Mapping[str, str], configured: list[str])
 def _job_id(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise UsageError(f"{value!r:.80} is not a job number", "give the job_id that enqueue returned")
-    if not 0 < value <= LARGEST_ID:
+    if not 0 < value <= options.JOB_ID_MAX:
         raise NoSuchJob(value)
     return value
 

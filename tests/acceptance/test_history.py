@@ -25,7 +25,7 @@ def fleet(home: Home) -> Fleet:
 
 def long_past(home: Home) -> int:
     """A day of samples, a week of deaths; now."""
-    from clawq.cli.desk import now_ms
+    from clawq.desk import now_ms
 
     db, now = open_db(home), now_ms()
     with Immediate(db):
