@@ -12,7 +12,7 @@ DOCS = [ROOT / "docs" / name for name in ("guarantees.md", "faults.md")]
 
 
 def named_in(text: str) -> list[tuple[str, str]]:
-    return re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    return re.findall(r"`(tests/[\w/]+\.py)::(?:\w+::)?(\w+)`", text)
 
 
 @pytest.mark.parametrize("doc", DOCS, ids=lambda path: path.stem)
