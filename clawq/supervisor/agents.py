@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from clawq.host import attempt_file
 from clawq.host.attempt_file import Reading
@@ -44,9 +44,7 @@ class Agent:
     kill_at: int | None = None
     term_sent: bool = False
     kill_after: int | None = None
-    look_after: int = 0
-    """Not to be looked at for its first mark before this."""
-    look_pause: int = field(default=0)
+    look_pause: int = 0
     verdict: Verdict | None = None
     """Set once its shell is gone."""
     reading: Reading = attempt_file.NOTHING

@@ -26,7 +26,6 @@ class Wakeups:
 
     def __init__(self, home: Home) -> None:
         self.signals: list[int] = []
-        self.hears_producers = False
         self._selector = selectors.DefaultSelector()
         self._watches: dict[int, int] = {}
         self._socket = self._bind(home)
@@ -58,7 +57,6 @@ class Wakeups:
             return None
         finally:
             os.umask(umask)
-        self.hears_producers = True
         self._selector.register(receiver, selectors.EVENT_READ)
         return receiver
 
