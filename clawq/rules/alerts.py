@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from clawq.rules import trends
 from clawq.rules.admission import HOST_REASONS
 from clawq.rules.spans import short
+from clawq.rules.trends import Sample
 
 GATE_CLOSED_MS = 1_800_000
 """A gate that is closed for this long does not open by itself."""
@@ -21,14 +23,6 @@ FULL_FOR_MS = 60_000
 """A burst fills the queue for a moment: what waits has to have waited for this long."""
 KEY_ANSWERED_WITHIN_MS = 2 * 86_400_000
 """A key that has been answered since then still is: the producer has not been mended."""
-TREND_MS = 1_800_000
-"""How much of the past a trend is read from."""
-TREND_SAMPLES = 9
-GROWN = 1.25
-SLOWER = 1.5
-FLAT = 0.1
-FEW = 5
-"""Fewer jobs than these make no trend."""
 
 PERSONS = frozenset({"paused", "held"})
 """A person's own doing: shown, and nobody has to be called."""
@@ -93,15 +87,6 @@ class Repeat(NamedTuple):
     """Before the answer; None when the job is pruned."""
     answered_ms: int
     """Ago."""
-
-
-class Sample(NamedTuple):
-    """The queue at one moment. ``took_ms``: execution time of what ended lately; None when nothing did."""
-
-    at: int
-    queued: int
-    oldest_age_ms: int
-    took_ms: float | None
 
 
 class Pause(NamedTuple):
@@ -177,14 +162,6 @@ def alerts(facts: Facts) -> list[Alert]:
         *_pauses(facts),
         *_held(facts),
     ]
-
-
-def worked(cpu_ms: int, before_ms: int, passed_ms: int) -> bool:
-    """Does a process tree do anything, by its CPU time at two looks? A timer that ticks is no work.
-
-    The sum falls when part of the tree ends, which is a sign of life too.
-    """
-    return abs(cpu_ms - before_ms) * 200 >= passed_ms
 
 
 def _config(facts: Facts) -> Iterator[Alert]:
@@ -320,54 +297,26 @@ def _quiet(facts: Facts) -> Iterator[Alert]:
 
 
 def _growing(facts: Facts) -> Iterator[Alert]:
-    thirds = _thirds(facts.samples)
-    depth = [_mean([each.queued for each in third]) for third in thirds]
-    age = [_mean([each.oldest_age_ms for each in third]) for third in thirds]
-    if len(thirds) == 3 and _rises(depth) and _rises(age) and depth[-1] >= FEW:
+    found = trends.growth(facts.samples)
+    if found is not None:
+        depth, age = found
         yield Alert(
             "growing",
             f"more comes than is done: {depth[0]:.0f} to {depth[2]:.0f} jobs waiting, the oldest "
-            f"{_span(age[0])} to {_span(age[2])}, in {_span(_length(facts.samples))}",
+            f"{_span(age[0])} to {_span(age[2])}, in {_span(trends.length(facts.samples))}",
             "send less, or give it more: `clawq status` says what they wait for",
         )
 
 
 def _slowing(facts: Facts) -> Iterator[Alert]:
-    thirds = _thirds(facts.samples)
-    if len(thirds) != 3:
-        return
-    depth = [_mean([each.queued for each in third]) for third in thirds]
-    took = [_mean([each.took_ms for each in third if each.took_ms is not None]) for third in thirds]
-    flat = max(depth) - min(depth) <= max(1.0, FLAT * max(depth))
-    if flat and min(depth) >= FEW and took[0] > 0 and took[1] >= took[0] and took[2] >= SLOWER * took[0]:
+    took = trends.slowdown(facts.samples)
+    if took is not None:
         yield Alert(
             "slowing",
-            f"jobs take {_span(took[2])} that took {_span(took[0])} {_span(_length(facts.samples))} ago, "
-            f"and as many wait",
+            f"jobs take {_span(took[2])} that took {_span(took[0])} {_span(trends.length(facts.samples))} "
+            "ago, and as many wait",
             "what they call has become slow: `clawq throttle` it, or lower its limit",
         )
-
-
-def _thirds(samples: Sequence[Sample]) -> list[Sequence[Sample]]:
-    """The last TREND_MS in three parts of the same length; [] when there is too little of it."""
-    lately = [each for each in samples if samples[-1].at - each.at <= TREND_MS]
-    if len(lately) < TREND_SAMPLES or _length(lately) < TREND_MS * 2 // 3:
-        return []
-    part = _length(lately) / 3
-    begin = lately[0].at
-    return [[each for each in lately if min(2, int((each.at - begin) / part)) == which] for which in range(3)]
-
-
-def _length(samples: Sequence[Sample]) -> float:
-    return min(TREND_MS, samples[-1].at - samples[0].at)
-
-
-def _rises(parts: Sequence[float]) -> bool:
-    return parts[0] < parts[1] < parts[2] and parts[2] >= GROWN * parts[0]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
 
 
 def _repeats(facts: Facts) -> Iterator[Alert]:

@@ -66,6 +66,14 @@ def next_check(started: int, last_sign: int, lease_ms: int, timeout_ms: int, dea
     return at
 
 
+def worked(cpu_ms: int, before_ms: int, passed_ms: int) -> bool:
+    """Does a process tree do anything, by its CPU time at two looks? A timer that ticks is no work.
+
+    The sum falls when part of the tree ends, which is a sign of life too.
+    """
+    return abs(cpu_ms - before_ms) * 200 >= passed_ms
+
+
 def renew_every(lease_ms: int, quiet_ms: int) -> int:
     """How often what is known of an agent is written down, ms: several times within its lease.
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 from clawq import states as job
 from clawq.rules.alerts import (
     KEY_ANSWERED_WITHIN_MS,
-    TREND_MS,
     Active,
     Facts,
     Gate,
     Pause,
     Repeat,
-    Sample,
     Waiting,
 )
+from clawq.rules.trends import TREND_MS, Sample
 from clawq.states import BANDS
 from clawq.store import counts as counted
 from clawq.store import sqlfile, views

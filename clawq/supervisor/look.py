@@ -14,7 +14,6 @@ from clawq.host import agent as host_agent
 from clawq.host import attempt_file, footprint, platform, processes
 from clawq.paths import Home
 from clawq.rules import liveness
-from clawq.rules.alerts import worked
 from clawq.rules.footprint import grown_beyond
 from clawq.supervisor.agents import Agent, job_file
 from clawq.supervisor.end import KILL_AGAIN_MS
@@ -109,7 +108,7 @@ def measure_trees(agents: Iterable[Agent], home: Home, findings: Findings, wall:
         agent = alive[token]
         agent.remember(usage.outside, home)
         agent.used = (usage.procs, usage.mb)
-        if agent.cpu is not None and worked(usage.cpu_ms, agent.cpu[0], mono - agent.cpu[1]):
+        if agent.cpu is not None and liveness.worked(usage.cpu_ms, agent.cpu[0], mono - agent.cpu[1]):
             agent.worked_at = wall
         agent.cpu = (usage.cpu_ms, mono)
         agent.peak_procs = max(agent.peak_procs, usage.procs)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from clawq.rules import alerts
-from clawq.rules.alerts import Active, Facts, Gate, Pause, Repeat, Sample, Waiting, worked
+from clawq.rules.alerts import Active, Facts, Gate, Pause, Repeat, Waiting
+from clawq.rules.trends import Sample
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -146,11 +147,3 @@ def test_the_words_name_the_job_the_time_and_the_command() -> None:
     assert growing.text.startswith(
         "more comes than is done: 13 to 27 jobs waiting, the oldest 13m to 27m, in 30m"
     )
-
-
-@pytest.mark.parametrize(
-    ("cpu", "before", "passed", "expected"),
-    [(100, 100, 5000, False), (110, 100, 5000, False), (130, 100, 5000, True), (50, 100, 5000, True)],
-)
-def test_a_timer_that_ticks_is_no_work(cpu: int, before: int, passed: int, expected: bool) -> None:
-    assert worked(cpu, before, passed) is expected

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from clawq.rules.liveness import Evidence, judge, next_check, overdue, renew_every
+from clawq.rules.liveness import Evidence, judge, next_check, overdue, renew_every, worked
 
 CASES = [
     # locked, ran, exit code, same boot, known running -> verdict
@@ -86,3 +86,11 @@ def test_a_long_lease_leaves_no_agent_that_computes_looking_quiet() -> None:
     assert renew_every(24 * 60 * minute, 15 * minute) <= 15 * minute // 2
     assert renew_every(24 * 60 * minute, 1_000) == 5_000
     assert renew_every(1_000, 15 * minute) == 500
+
+
+@pytest.mark.parametrize(
+    ("cpu", "before", "passed", "expected"),
+    [(100, 100, 5000, False), (110, 100, 5000, False), (130, 100, 5000, True), (50, 100, 5000, True)],
+)
+def test_a_timer_that_ticks_is_no_work(cpu: int, before: int, passed: int, expected: bool) -> None:
+    assert worked(cpu, before, passed) is expected
