@@ -11,8 +11,8 @@ import pytest
 from clawq import options
 from clawq.errors import Refused
 from clawq.store.connection import Immediate, build_schema
-from clawq.store.draft import Draft
-from clawq.store.intake import Intake, Taken
+from clawq.store.draft import Draft, Taken
+from clawq.store.intake import Intake
 from tests.rows import put
 
 NOW = 1_900_000_000_000

@@ -214,6 +214,14 @@ class Draft:
             most -= most // 10
         return most
 
+    def room(self, most: int, total: int, tenant: int, kind: int, held: int) -> int:
+        """How many like it the caps still leave a place when so many wait; `most` may wait in all."""
+        frame = self.frame
+        room: int = min(most - total, frame.tenant_max_queued - tenant)
+        if frame.queue_cap is not None:
+            room = min(room, frame.queue_cap - kind)
+        return min(room, frame.max_held - held) if self.hold else room
+
     def like(self, payload: str | None, key: str | None, command: str | None) -> "Draft":
         """The same with another payload, dedupe key and JSON command; not with ``lighter``, ``same`` or
         ``parent``."""
@@ -229,6 +237,19 @@ class Draft:
 
 _COMMAND, _PAYLOAD, _KEY = 5, 6, 12
 """Their places in a draft's ``row``."""
+
+
+class Taken:
+    """What became of a draft: ``outcome`` as in a receipt. ``state`` is None for a duplicate since pruned."""
+
+    __slots__ = ("deadline_at", "degraded", "job_id", "outcome", "state")
+
+    def __init__(self, outcome: str, job_id: int, state: str | None, deadline_at: int | None) -> None:
+        self.outcome = outcome
+        self.job_id = job_id
+        self.state = state
+        self.deadline_at = deadline_at
+        self.degraded = False
 
 
 def _hash(text: str) -> int:

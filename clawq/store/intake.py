@@ -9,7 +9,7 @@ from clawq import states as job
 from clawq import when
 from clawq.errors import Refused
 from clawq.store import sqlfile
-from clawq.store.draft import Frame
+from clawq.store.draft import Frame, Taken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,30 +28,6 @@ OLD_KEY_MS = 90_000_000
 """A key that is asked for so long after its job ended (25 h) is no longer that of a day's slot."""
 START_WITHIN_MS = 5_000
 """Work that may not wait (``on_busy = "reject"``) and has not started after this long is expired."""
-
-
-def _fits(draft: "Draft", most: int, total: int, tenant: int, kind: int, held: int) -> bool:
-    """Whether every cap leaves a place when so many wait; `most` may wait in all."""
-    frame = draft.frame
-    return (
-        total < most
-        and tenant < frame.tenant_max_queued
-        and (frame.queue_cap is None or kind < frame.queue_cap)
-        and (not draft.hold or held < frame.max_held)
-    )
-
-
-class Taken:
-    """What became of a draft: ``outcome`` as in a receipt. ``state`` is None for a duplicate since pruned."""
-
-    __slots__ = ("deadline_at", "degraded", "job_id", "outcome", "state")
-
-    def __init__(self, outcome: str, job_id: int, state: str | None, deadline_at: int | None) -> None:
-        self.outcome = outcome
-        self.job_id = job_id
-        self.state = state
-        self.deadline_at = deadline_at
-        self.degraded = False
 
 
 class Intake:
@@ -211,7 +187,7 @@ class Intake:
         ):
             return None
         tenant, kind = self._tenants[draft.tenant], self._kinds[draft.kind]
-        if not _fits(draft, plain.most, self._total, tenant, kind, self._held):
+        if draft.room(plain.most, self._total, tenant, kind, self._held) <= 0:
             return None
         job_id = queue.next_id()
         if key is not None:
@@ -368,7 +344,7 @@ class Intake:
         if self._total < 0 or draft.tenant not in self._tenants or draft.kind not in self._kinds:
             self._count(draft)
         tenant, kind = self._tenants[draft.tenant], self._kinds[draft.kind]
-        if _fits(draft, most, self._total, tenant, kind, self._held):
+        if draft.room(most, self._total, tenant, kind, self._held) > 0:
             return None
         if (
             frame.on_full != "reject"
@@ -388,7 +364,7 @@ class Intake:
                 # One takes the other's place, so that no count grows; a cap that was lowered ends nothing.
                 if oldest is not None:
                     held = self._held - (oldest[1] == job.HELD)
-                    if _fits(draft, most, self._total - 1, tenant - 1, frame.queue_cap - 1, held):
+                    if draft.room(most, self._total - 1, tenant - 1, frame.queue_cap - 1, held) > 0:
                         overload.drop(self.db, oldest[0], now)
                         self._count(draft)
                         self._busy_lanes.clear()
