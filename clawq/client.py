@@ -18,10 +18,14 @@ from clawq.when import iso
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from clawq.lines import Cut, Line
+    from clawq.lines import Cut
     from clawq.paths import Home
+    from clawq.store.bulk import Run
+
+    Answers = list[tuple["Receipt | ClawqError", int]]
+    """In order, and to how many jobs: behind a receipt for several, each has the next number."""
 
 
 class Receipt:
@@ -84,6 +88,16 @@ class Receipt:
             f'"retry_after_s": {_json(self.retry_after_s)}, "safe_to_retry": {_json(self.safe_to_retry)}, '
             f'"deadline_at": {_json(self.deadline_at)}}}'
         )
+
+
+def each(receipt: Receipt, count: int) -> "Iterator[Receipt]":
+    """The receipts of so many jobs, which one stands for."""
+    yield receipt
+    for more in range(1, count):
+        other = Receipt(**receipt.as_dict())  # type: ignore[arg-type]  # the same names
+        if receipt.job_id is not None:
+            other.job_id = receipt.job_id + more
+        yield other
 
 
 _KEYS = (
@@ -153,6 +167,15 @@ class Producer:
         Raises what concerns all of them: ConfigError, LeaseLost, StorageError and Refused
         ``database_busy``; nothing is accepted then.
         """
+        answers: list[Receipt | ClawqError] = []
+        for answer, count in self.enqueue_lines(batch, dry_run):
+            answers.extend((answer,) if isinstance(answer, ClawqError) else each(answer, count))
+        return answers
+
+    def enqueue_lines(
+        self, batch: "Sequence[Mapping[str, object] | Cut | ClawqError]", dry_run: bool = False
+    ) -> "Answers":
+        """The same, with one answer for jobs that follow each other and are answered alike."""
         now = time.time_ns() // 1_000_000
         ticking = supervisor_ticks(self.home, now)
         drafter = Drafter(self.intake, now)
@@ -161,14 +184,16 @@ class Producer:
                 for _ in range(5):
                     self.follow_config(now)
                     drafts = drafter.read(batch)
-                    answers = self._write(drafts, now, ticking, dry_run)
+                    refused: dict[tuple[str, str, str], int] = {}
+                    answers = self._write(drafts, now, ticking, dry_run, refused)
                     if answers is not None:
                         break
                 else:
                     raise Busy("clawq.toml changes all the time", "try again when it is quiet")
         except Busy as error:
             raise _database_busy(error) from error
-        self._note(drafts, answers, now, dry_run)
+        if not dry_run:
+            self._note(answers, refused, now)
         return answers
 
     def nag(self) -> str | None:
@@ -208,45 +233,62 @@ class Producer:
             refresh_row(self.intake.db, self.home, now)
             self.intake.stamp()
 
-    # ------------------------------------------------------------------ the steps of enqueue_many
+    # ------------------------------------------------------------------ the steps of enqueue_lines
 
     def _write(
-        self, drafts: "list[Draft | Line | ClawqError]", now: int, ticking: bool, dry_run: bool
-    ) -> "list[Receipt | ClawqError] | None":
-        """One transaction; None when the configuration changed since it was read."""
+        self,
+        drafts: "list[Draft | Run | ClawqError]",
+        now: int,
+        ticking: bool,
+        dry_run: bool,
+        refused: "dict[tuple[str, str, str], int]",
+    ) -> "Answers | None":
+        """One transaction; None when the configuration changed since it was read.
+
+        Counts what is `refused`, by reason, kind and tenant.
+        """
         intake = self.intake
-        answers: list[Receipt | ClawqError] = []
+        answers: Answers = []
+
+        def take(draft: Draft) -> None:
+            try:
+                taken = intake.take(draft, now, ticking)
+            except Refused as error:
+                where = (error.reason, draft.kind, draft.tenant)
+                refused[where] = refused.get(where, 0) + 1
+                answers.append((error, 1))
+                return
+            known = taken.outcome == "duplicate" or not dry_run
+            receipt = Receipt(
+                taken.outcome,
+                taken.job_id if known else None,
+                taken.state,
+                safe_to_retry=draft.key is not None,
+                deadline_at=None if taken.deadline_at is None else iso(taken.deadline_at),
+                degraded=taken.degraded,
+            )
+            answers.append((receipt, 1))
+
         try:
             with Immediate(intake.db):
                 if not intake.begin(len(drafts) > 1):
                     return None
                 for draft in drafts:
                     if isinstance(draft, ClawqError):
-                        answers.append(draft)
-                        continue
-                    if isinstance(draft, tuple):
-                        like, payload, key, command = draft
-                        job_id = intake.take_plain(like, payload, key, command, now, ticking)
-                        if job_id is not None:
-                            answers.append(_plain_receipt(like, None if dry_run else job_id))
-                            continue
-                        draft = like.like(payload, key, command)
-                    try:
-                        taken = intake.take(draft, now, ticking)
-                    except Refused as error:
-                        answers.append(error)
-                        continue
-                    new = taken.outcome != "duplicate"
-                    answers.append(
-                        Receipt(
-                            taken.outcome,
-                            None if dry_run and new else taken.job_id,
-                            taken.state,
-                            safe_to_retry=draft.key is not None,
-                            deadline_at=None if taken.deadline_at is None else iso(taken.deadline_at),
-                            degraded=taken.degraded,
-                        )
-                    )
+                        answers.append((draft, 1))
+                    elif isinstance(draft, Draft):
+                        take(draft)
+                    else:
+                        at = 0
+                        while at < len(draft.values):
+                            count = intake.take_plain(draft, at, now, ticking)
+                            if count == 0:
+                                take(draft.one(at))
+                                at += 1
+                                continue
+                            at += count
+                            first = None if dry_run else intake.last_id() - count + 1
+                            answers.append((_plain_receipt(draft.draft, first), count))
                 intake.finish()
                 if dry_run:
                     raise _DryRun
@@ -254,29 +296,16 @@ class Producer:
             pass
         return answers
 
-    def _note(
-        self,
-        drafts: "list[Draft | Line | ClawqError]",
-        answers: "list[Receipt | ClawqError]",
-        now: int,
-        dry_run: bool,
-    ) -> None:
+    def _note(self, answers: "Answers", refused: "dict[tuple[str, str, str], int]", now: int) -> None:
         """After the transaction: count the refusals, wake the supervisor."""
-        if dry_run:
-            return
-        counts: dict[tuple[str, str, str], int] = {}
-        news = False
-        for draft, answer in zip(drafts, answers, strict=True):
-            if isinstance(answer, Receipt):
-                news = news or answer.outcome not in ("duplicate", "held")
-            elif isinstance(answer, Refused) and not isinstance(draft, ClawqError):
-                draft = draft[0] if isinstance(draft, tuple) else draft
-                where = (answer.reason, draft.kind, draft.tenant)
-                counts[where] = counts.get(where, 0) + 1
-        if counts:
+        if refused:
             from clawq.store.refusals import count_refusals
 
-            count_refusals(self.intake.db, counts, now)
+            count_refusals(self.intake.db, refused, now)
+        news = any(
+            isinstance(answer, Receipt) and answer.outcome not in ("duplicate", "held")
+            for answer, _ in answers
+        )
         if news and os.path.exists(self.home.sock):
             from clawq.poke import poke
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from clawq.lines import Cut, Line
+    from clawq.lines import Cut
+    from clawq.store.bulk import Run
     from clawq.store.draft import Frame
     from clawq.store.family import Parent
     from clawq.store.intake import Intake
@@ -38,13 +39,14 @@ class Drafter:
 
     def read(
         self, batch: "Sequence[Mapping[str, object] | Cut | ClawqError]"
-    ) -> "list[Draft | Line | ClawqError]":
-        """In order: the draft of each job, or the error that is its answer; an error stays itself.
+    ) -> "list[Draft | Run | ClawqError]":
+        """In order: the draft of each job, or the error that is its answer; an error stays itself. Lines that
+        follow each other may come as a run.
 
         Raises LeaseLost, inside a job that is no longer this agent's.
         """
         shapes = None
-        drafts: list[Draft | Line | ClawqError] = []
+        drafts: list[Draft | Run | ClawqError] = []
         for given in batch:
             if isinstance(given, ClawqError):
                 drafts.append(given)
@@ -55,7 +57,7 @@ class Drafter:
                         from clawq.lines import Shapes
 
                         shapes = Shapes(self._make, self._now)
-                    drafts.append(shapes.read(given))
+                    shapes.read(given, drafts)
                 else:
                     drafts.append(self._make(given))
             except LeaseLost:

@@ -8,19 +8,22 @@ moment and on the configuration). A line that cannot be cut is read as a whole.
 import json
 
 from clawq import options
-from clawq.store.draft import Draft
+from clawq.store.bulk import OWN, SEPARATOR, Run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from clawq.errors import ClawqError
+    from clawq.store.draft import Draft
+
     Cut = tuple[str, str | None, str | None, list[str] | None]
     """A line's text with ``null`` in place of payload, dedupe key and command, and these three: the payload
     as JSON text, the others as they were read; None for what was not cut out."""
-    Line = tuple[Draft, str | None, str | None, str | None]
-    """A draft, and what this job has in place of its payload, dedupe key and command (JSON)."""
 
+SMALL = options.PAYLOAD_MAX // 4
+"""Characters of a payload that need no counting of bytes."""
 PAYLOAD, KEY, COMMAND = '"payload"', '"dedupe_key"', '"command"'
 
 
@@ -113,14 +116,15 @@ class Shapes:
     def __init__(self, make: "Callable[[Mapping[str, object]], Draft]", now: int) -> None:
         self._make = make
         self._now = now
-        self._known: dict[tuple[str, bool, str | None], Draft | None] = {}
+        self._known: dict[tuple[str, bool, bool, str | None], Run | None] = {}
+        """The last run of each shape; None where each line has to be made by itself."""
 
-    def read(self, line: "Cut") -> "Draft | Line":
-        """Raises UsageError."""
+    def read(self, line: "Cut", drafts: "list[Draft | Run | ClawqError]") -> None:
+        """Put it behind the drafts, into the last run where it belongs there. Raises UsageError."""
         rest, payload, key, command = line
-        shape = (rest, key is None, None if command is None else command[0])
-        draft = self._known.get(shape)
-        if draft is None:
+        shape = (rest, payload is None, key is None, None if command is None else command[0])
+        run = self._known.get(shape)
+        if run is None:
             given = whole(line)
             assert given is not None
             draft = self._make(given)  # an error is this line's; the next of its shape has it again
@@ -131,13 +135,24 @@ class Shapes:
                     or draft.parent is not None
                     or (draft.command is None and draft.frame.template is not None)
                 )
-                self._known[shape] = None if alone else draft
-            return draft
+                columns = tuple(
+                    name for name, own in zip(OWN, (payload, command, key), strict=True) if own is not None
+                )
+                self._known[shape] = None if alone else Run(draft, columns)
+            drafts.append(draft)
+            return
+        value = ""
         if payload is not None:
-            options.check_payload(payload)
-        return (
-            draft,
-            payload,
-            None if key is None else options.expanded_key(key, self._now),
-            draft.command if command is None else options.json_array(options.command_words(command)),
-        )
+            if len(payload) > SMALL:
+                options.check_payload(payload)
+            value = payload
+        if command is not None:
+            words = options.json_array(options.command_words(command))
+            value = f"{value}{SEPARATOR}{words}" if value else words
+        if key is not None:
+            expanded = options.expanded_key(key, self._now)
+            value = f"{value}{SEPARATOR}{expanded}" if value else expanded
+        if drafts[-1] is not run:
+            run = self._known[shape] = Run(run.draft, run.columns)
+            drafts.append(run)
+        run.values.append(value)

@@ -6,12 +6,14 @@ import select
 
 from clawq import lines
 from clawq.cli import write_error, write_out
-from clawq.client import Producer, Receipt, refusal
+from clawq.client import Producer, refusal
 from clawq.errors import ClawqError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from clawq.client import Answers, Receipt
 
     Read = dict[str, object] | lines.Cut | ClawqError
 
@@ -43,28 +45,34 @@ class Batch:
         self.shapes: dict[str, bool] = {}
         """Of the texts that lines leave when they are cut: whether they may be."""
 
-    def answer(
-        self, numbers: "list[int]", answers: "list[Receipt | ClawqError]", explained: bool = False
-    ) -> None:
+    def answer(self, numbers: "list[int]", answers: "Answers", explained: bool = False) -> None:
         """Write what became of the lines with these numbers; why, unless that has been `explained`."""
-        told = []
-        for number, answer in zip(numbers, answers, strict=True):
+        told: list[str] = []
+        place = 0
+        for answer, count in answers:
             if isinstance(answer, ClawqError):
                 self.worsen(answer.exit_code)
-                self.refused += 1
+                self.refused += count
                 if self.refused <= LINES_OF_ERRORS and not explained:
-                    write_error(f"line {number}: {answer}")
+                    write_error(f"line {numbers[place]}: {answer}")
                 answer = refusal(answer)
             elif answer.outcome == "duplicate":
-                self.duplicates += 1
+                self.duplicates += count
             else:
-                self.accepted += 1
-            if self.form == "json":
-                told.append(answer.as_json())
-            elif self.form == "id":
-                told.append(str(answer.job_id or "-"))
+                self.accepted += count
+            place += count
+            if self.form:
+                told.extend(self._said(answer, count))
         if told:
             write_out("\n".join(told) + "\n")
+
+    def _said(self, answer: "Receipt", count: int) -> "Iterator[str]":
+        first = answer.job_id
+        text = answer.as_json() if self.form == "json" else str(first or "-")
+        if first is None or count == 1:
+            return iter((text,) * count)
+        head, tail = text.split(str(first), 1)  # the only number in a receipt for several
+        return (f"{head}{number}{tail}" for number in range(first, first + count))
 
     def worsen(self, code: int) -> None:
         """Keep the more severe of this exit code and the one so far."""
@@ -84,10 +92,10 @@ def run_batch(given: "dict[str, object]", switches: "dict[str, object]") -> int:
             for chunk in _chunks(descriptor, batch):
                 numbers = [number for number, _ in chunk]
                 try:
-                    answers = producer.enqueue_many([job for _, job in chunk], bool(switches["dry_run"]))
+                    answers = producer.enqueue_lines([job for _, job in chunk], bool(switches["dry_run"]))
                 except ClawqError as error:
                     # The queue itself does not answer: neither would it for the lines after these.
-                    batch.answer(numbers, [error for _ in chunk], explained=True)
+                    batch.answer(numbers, [(error, 1) for _ in chunk], explained=True)
                     write_error(f"lines {numbers[0]} to {numbers[-1]}, and none after them: {error}")
                     stopped = True
                     break

@@ -6,6 +6,7 @@ from clawq.options import PRIORITY_MAX, json_array, json_object
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from clawq.store.family import Parent
@@ -222,15 +223,17 @@ class Draft:
             room = min(room, frame.queue_cap - kind)
         return min(room, frame.max_held - held) if self.hold else room
 
-    def like(self, payload: str | None, key: str | None, command: str | None) -> "Draft":
-        """The same with another payload, dedupe key and JSON command; not with ``lighter``, ``same`` or
-        ``parent``."""
+    def like(self, own: "Mapping[str, str]") -> "Draft":
+        """The same with another payload, dedupe key and JSON command, where `own` has them by their columns'
+        names; not with ``lighter``, ``same`` or ``parent``."""
         other = Draft.__new__(Draft)
         for name in Draft.__slots__:
             setattr(other, name, getattr(self, name))
-        other.payload, other.key, other.command = payload, key, command
+        other.command = own.get("command", self.command)
+        other.payload = own.get("payload", self.payload)
+        other.key = own.get("dedupe_key", self.key)
         row = list(self.row)
-        row[_COMMAND], row[_PAYLOAD], row[_KEY] = command, payload, key
+        row[_COMMAND], row[_PAYLOAD], row[_KEY] = other.command, other.payload, other.key
         other.row = tuple(row)
         return other
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from clawq.store.bulk import Bulk
+    from clawq.store.bulk import Bulk, Run
     from clawq.store.draft import Draft
     from clawq.store.family import Parent
 
@@ -157,53 +157,35 @@ class Intake:
             return Taken("duplicate", *twin)
         return self._accept(draft, now, ticking)
 
-    def take_plain(
-        self,
-        draft: "Draft",
-        payload: str | None,
-        key: str | None,
-        command: str | None,
-        now: int,
-        ticking: bool,
-    ) -> int | None:
-        """The number of a job like ``draft`` with these, to be written at the latest by ``finish``.
+    def take_plain(self, run: "Run", at: int, now: int, ticking: bool) -> int:
+        """Write as many jobs of the run from place `at` on as are plain, with the next numbers; how many.
 
-        None: it has to be looked at by itself, ``take(draft.like(payload, key, command), ...)``.
+        0: the first has to be looked at by itself, ``take(run.one(at), ...)``.
         """
-        queue = self._queue
-        if queue is None:
-            return None
+        queue, draft = self._queue, run.draft
+        if queue is None or draft.tenant not in self._tenants or draft.kind not in self._kinds:
+            return 0
         plain = draft.plain
         if plain is None:
             from clawq.store.bulk import plain_form
 
             fits = not (draft.needs or draft.frame.spends) or self._misfit(draft) is None
-            plain = draft.plain = (plain_form(draft, now) if fits else None) or False
-        if (
-            not plain
-            or (ticking and plain.lane not in self._busy_lanes and plain.state == job.QUEUED)
-            or draft.tenant not in self._tenants
-            or draft.kind not in self._kinds
-        ):
-            return None
-        tenant, kind = self._tenants[draft.tenant], self._kinds[draft.kind]
-        if draft.room(plain.most, self._total, tenant, kind, self._held) <= 0:
-            return None
-        job_id = queue.next_id()
-        if key is not None:
-            until_end = draft.scope == "active"
-            self.db.execute(_SQL["take_free_key"], (draft.tenant, draft.asked_kind, key, job_id, until_end))
-            if not self.db.changes():
-                return None
-        queue.add(plain, payload, key, command)
-        self._total += 1
-        self._held += draft.hold
-        self._tenants[draft.tenant] = tenant + 1
-        self._kinds[draft.kind] = kind + 1
-        return job_id
+            plain = draft.plain = (plain_form(run, now) if fits else None) or False
+        if not plain or (ticking and plain.lane not in self._busy_lanes and plain.state == job.QUEUED):
+            return 0
+        room = draft.room(
+            plain.most, self._total, self._tenants[draft.tenant], self._kinds[draft.kind], self._held
+        )
+        count = queue.take(run, at, room, plain) if room > 0 else 0
+        self._add(draft, count)
+        return count
+
+    def last_id(self) -> int:
+        """The number of the job that was written last."""
+        return self.db.last_insert_rowid()
 
     def finish(self) -> None:
-        """Write what ``take_plain`` took."""
+        """To be called before the commit: events and counts of what ``take_plain`` took."""
         if self._queue is not None:
             self._queue.flush()
 
@@ -245,10 +227,7 @@ class Intake:
         if self._queue is not None:
             self._queue.took(job_id)
         self._take_key(draft, job_id)
-        self._total += 1
-        self._held += draft.hold
-        self._tenants[draft.tenant] += 1
-        self._kinds[draft.kind] += 1
+        self._add(draft, 1)
         if parent is not None:
             self._descendants[parent.root_id] += 1
         return Taken("admitted" if admitted else state, job_id, state, draft.deadline_at)
@@ -374,6 +353,12 @@ class Intake:
         counts = (self._total, tenant, kind, self._held)
         self._refuse(no_place(self.db, draft, now, most, counts), draft, now, ticking)
         return None
+
+    def _add(self, draft: "Draft", count: int) -> None:
+        self._total += count
+        self._held += count if draft.hold else 0
+        self._tenants[draft.tenant] += count
+        self._kinds[draft.kind] += count
 
     def _count(self, draft: "Draft") -> None:
         self._total, tenant, kind, self._held = self._rows("waiting", (draft.tenant, draft.kind))[0]

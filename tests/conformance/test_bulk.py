@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import apsw
@@ -14,12 +16,14 @@ from clawq import lines
 from clawq.client import Producer, Receipt
 from clawq.errors import ClawqError
 from clawq.paths import Home
+from clawq.store import bulk
 from tests.producers import configure
 from tests.rows import check_books, put
 
 CONFIG = """
 [limits]
-max_queued = 60
+max_queued = 80
+max_held = 3
 [kinds.small]
 command = ["true"]
 queue_cap = 4
@@ -65,6 +69,12 @@ MIXED: list[dict[str, Any]] = [
     {"command": ["true", 7]},
     {"command": ["true"], "env": {"payload": "x", "command": "y"}},
     {"env": {"payload": "x"}, "command": ["true"], "payload": {"payload": 1}},
+    *(
+        {"command": ["echo", f"é{n}"], "payload": {"n": n, "t": "\x1e ü"}, "dedupe_key": f"ß {n % 4}"}
+        for n in range(6)
+    ),
+    *({"command": ["echo", "d"], "dedupe_key": f"d {n % 5}"} for n in range(6)),
+    *({"command": ["true"], "hold": True} for _ in range(3)),
     *({"command": ["true"], "payload": n} for n in range(40)),
 ]
 
@@ -101,11 +111,24 @@ def _cut_or_whole(text: str, before: str) -> tuple[Any, str]:
     return (line if lines.is_well_cut(line) else json.loads(text)), before
 
 
+@pytest.fixture(params=[True, False], ids=["carray", "no carray"])
+def _with_and_without_carray(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    if not request.param:
+        monkeypatch.delattr(apsw, "carray")
+    importlib.reload(bulk)
+    yield
+    monkeypatch.undo()
+    importlib.reload(bulk)
+
+
+@pytest.mark.usefixtures("_with_and_without_carray")
 @pytest.mark.parametrize("repeat", [1, 3])
 def test_written_together_as_one_by_one(home: Home, repeat: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clawq.client.time.time_ns", lambda: 1_800_000_000_000_000_000)
     configure(home, CONFIG)
-    texts = [json.dumps(each, separators=(",", ":")) for each in MIXED * repeat]
+    texts = [json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in MIXED * repeat]
     with Producer(home) as producer:
         alone = [producer.enqueue_many([json.loads(text)])[0] for text in texts]
         one_by_one = _state(producer.intake.db)

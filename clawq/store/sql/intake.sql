@@ -97,11 +97,11 @@ INSERT INTO jobs (kind, tenant, band, priority, needs, command, payload, cwd, pa
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: take_free_key
--- In a batch: nothing is changed when somebody has the key.
+-- In a batch where they are not all free: nothing is changed when somebody has the key.
 INSERT INTO dedupe (tenant, kind, key, job_id, until_end) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: last_id
--- The last job number ever given; a batch gives the next ones itself.
+-- The last job number ever given: keys of a batch are taken for the next ones.
 SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'jobs'), 0);
 
 -- name: open_bulk
