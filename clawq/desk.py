@@ -18,7 +18,7 @@ from clawq.host import instance
 from clawq.paths import TICKS_WITHIN_MS, Home, find_home
 from clawq.settings import Settings
 from clawq.store import config_row, sqlfile, views
-from clawq.store.connection import open_db, open_readonly, storage_errors
+from clawq.store.connection import LOOKING_BUSY_MS, open_db, open_readonly, storage_errors
 
 _MOMENTS = frozenset({"at", "since", "run_after"})
 
@@ -77,7 +77,7 @@ def changing(create: bool = False) -> Iterator[Desk]:
 @contextmanager
 def _open(readonly: bool) -> Iterator[Desk]:
     home = find_home()
-    db = open_readonly(home) if readonly else open_db(home)
+    db = open_readonly(home, LOOKING_BUSY_MS) if readonly else open_db(home)
     try:
         with storage_errors(home.db):
             yield Desk(home, db, now_ms())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from clawq.errors import UsageError
+from clawq.errors import StorageError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,10 +135,23 @@ def nearest(folder: str) -> str:
     return folder
 
 
-def make_private_dir(path: str) -> None:
-    """Create `path` (and parents) with mode 0700; an existing folder is left as it is."""
+def check_folder(path: str) -> None:
+    """Raises StorageError when something that is no folder stands at `path`, or on the way to it."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
     if os.path.isdir(path):
         return
+    if os.path.islink(path) and not os.path.exists(path):
+        raise StorageError(f"{path} is a link to nothing", "bring back what it names, or remove it")
+    raise StorageError(f"{path} is not a folder", "set CLAWQ_HOME to one, or move it away")
+
+
+def make_private_dir(path: str) -> None:
+    """Create `path` (and parents) with mode 0700; an existing folder is left as it is. Raises StorageError
+    where none can be."""
+    if os.path.isdir(path):
+        return
+    check_folder(path)
     make_parent = os.path.dirname(path)
     if make_parent and not os.path.isdir(make_parent):
         make_private_dir(make_parent)

@@ -34,10 +34,15 @@ def identity(path: str) -> str:
         path = os.fsencode(path).decode(errors="backslashreplace")  # cron's locale must name the same file
     except (FileNotFoundError, NotADirectoryError):
         # A link whose target is away (a disk not mounted) is a broken file, not a file that was removed.
-        return f"{FORM}:{path}:a link to nothing" if os.path.islink(path) else NO_FILE
+        return f"{FORM}:{path}:cannot be there" if _is_blocked(path) else NO_FILE
     except OSError as error:
         return f"{FORM}:{path}:errno {error.errno}"
     return f"{FORM}:{path}:{seen.st_ino}:{seen.st_size}:{seen.st_mtime_ns}:{seen.st_ctime_ns}"
+
+
+def _is_blocked(path: str) -> bool:
+    folder = os.path.dirname(path)
+    return os.path.islink(path) or (os.path.lexists(folder) and not os.path.isdir(folder))
 
 
 def from_a_file(row_identity: str) -> bool:

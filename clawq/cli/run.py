@@ -11,7 +11,7 @@ import typer
 
 from clawq.cli import params, words
 from clawq.errors import Busy, UsageError
-from clawq.paths import find_home, make_private_dir
+from clawq.paths import check_folder, find_home, make_private_dir
 
 STOP_PATIENCE_S = 10.0
 """How long `clawq stop` waits for a hand-over before it says that the supervisor does not answer."""
@@ -101,6 +101,7 @@ def stop(
     home = find_home()
     holder = instance.read(home.lock)
     if holder is None or not holder.is_alive():
+        check_folder(home.data)
         _tell_end(None, as_json)
         return 0
     db = open_db(home)

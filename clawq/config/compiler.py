@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from clawq import placeholders
 from clawq.config import across, problems
-from clawq.config.lines import Path, key_lines, line_of
+from clawq.config.lines import QUOTED, Path, key_lines, line_of
 from clawq.config.models import BUILT_IN_RESOURCES, ClawqToml, Kind, Resource
 from clawq.config.problems import Problem, dotted
 from clawq.errors import ConfigError
@@ -23,6 +24,8 @@ from clawq.paths import as_utf8
 from clawq.states import DEFAULT_KIND
 
 MAX_BYTES = 1 << 20
+MAX_DOTS = 32
+"""On one line: a key has at most three, and an inline table may hold a few of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,10 @@ def check_file(path: str) -> Checked:
 
 def check_text(text: str, path: str) -> Checked:
     """Check the `text` of the file at `path`, whose folder relative paths count from."""
+    line = _endless_key(text)
+    if line:
+        what = f"more than {MAX_DOTS} dots outside of quotes"
+        return Checked(path, None, (Problem(line, "", what, "three levels are all there is"),))
     try:
         raw = tomllib.loads(text)
         lines = key_lines(text)
@@ -75,6 +82,20 @@ def check_text(text: str, path: str) -> Checked:
         return Checked(path, None, tuple(sorted(found, key=lambda each: each.line)), (), raw, lines)
     body = _body(file, as_utf8(os.path.dirname(path)))
     return Checked(path, body, (), tuple(_warnings(body, lines)), raw, lines)
+
+
+def _endless_key(text: str) -> int:
+    """The line, or 0, with so many dots that a parser, which takes each part of a key as a table in all those
+    before it, would be kept busy by it."""
+    if text.count(".") > MAX_DOTS:
+        for number, line in enumerate(QUOTED.sub(_newlines, text).split("\n"), 1):
+            if line.count(".") > MAX_DOTS:
+                return number
+    return 0
+
+
+def _newlines(quoted: re.Match[str]) -> str:
+    return "\n" * quoted.group().count("\n")
 
 
 def dump(body: Mapping[str, Any]) -> str:
@@ -111,10 +132,14 @@ def _read(path: str) -> str:
         finally:
             os.close(descriptor)
     except OSError as error:
+        folder = os.path.dirname(path)
+        if error.errno == errno.ENOTDIR and os.path.lexists(folder):
+            raise _Unreadable("cannot be there: its folder is a file", "move that away") from None
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
             raise _Unreadable(f"cannot be read ({error.strerror})", "check its owner and mode") from None
-        if os.path.islink(path):
-            raise _Unreadable("a link to nothing", "mend or remove it") from None
+        for place, what in ((path, "a link to nothing"), (folder, "its folder is a link to nothing")):
+            if os.path.islink(place) and not os.path.exists(place):
+                raise _Unreadable(what, "mend or remove it") from None
         return ""
     if len(content) > MAX_BYTES:
         raise _Unreadable("larger than 1 MiB", "this is hardly a clawq.toml")

@@ -20,6 +20,8 @@ _STRING = re.compile(
     r"""|'[^'\n]*'""",
     re.DOTALL,
 )
+QUOTED = re.compile(rf"(?:{_STRING.pattern})|#[^\n]*", re.DOTALL)
+"""A string, or a comment."""
 
 
 def line_of(lines: dict[Path, int], path: Path) -> int:

@@ -15,8 +15,8 @@ import time
 import apsw
 
 from clawq import states as job
-from clawq.errors import Busy, StorageError
-from clawq.paths import as_utf8, make_private_dir, supervisor_ticks
+from clawq.errors import Busy, ClawqError, StorageError
+from clawq.paths import as_utf8, check_folder, make_private_dir, supervisor_ticks
 from clawq.store import sqlfile
 
 TYPE_CHECKING = False
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x636C7771  # "clwq"
 SCHEMA_VERSION = 1
 BUSY_MS = 10_000
+LOOKING_BUSY_MS = 2_000
+"""For whoever only looks: no writer ever keeps a reader waiting, so it is none of ours that does."""
 STATEMENTS = 100
 OWNERS_STATEMENTS = 500
 """More than the supervisor has: with fewer it would compile most of them anew in each turn."""
@@ -121,10 +123,16 @@ def memory_db() -> apsw.Connection:
 
 
 def _is_there(path: str) -> bool:
-    """Whether there is a database to open. Raises StorageError for a folder, or a pipe, which would hang."""
+    """Whether there is a database to open. Raises StorageError where none can be, and for a pipe, which would
+    hang."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
+        check_folder(os.path.dirname(path))
+        if os.path.islink(path):
+            raise StorageError(
+                f"{path} is a link to nothing", "bring back what it names, or remove it"
+            ) from None
         return False
     if not stat.S_ISREG(mode):
         raise StorageError(f"{path} is not a file", "move it away, or set CLAWQ_HOME to another folder")
@@ -272,7 +280,8 @@ def _roll_back(db: apsw.Connection) -> None:
 class storage_errors:
     """``with storage_errors(path):`` turn the SQLite and OS errors that mean a bad disk into StorageError.
 
-    Only the codes that mean it: a mistake in SQL stays what it is. A lock held too long is Busy.
+    Only the codes that mean it: a mistake in SQL stays what it is, unless somebody has taken away what it
+    asks for. A lock held too long is Busy.
     """
 
     __slots__ = ("path",)
@@ -289,7 +298,9 @@ class storage_errors:
         if kind is None:
             return
         if issubclass(kind, _BUSY):
-            raise Busy(f"{self.path} is locked by another process", "try again in a moment") from error
+            from clawq.store.holder import who_holds
+
+            raise Busy(f"{self.path} is locked by {who_holds(self.path)}", "try again in a moment") from error
         if issubclass(kind, _UNREADABLE):
             raise StorageError(
                 f"{self.path} cannot be read ({error})", "restore a backup; clawq never replaces the file"
@@ -306,6 +317,15 @@ class storage_errors:
             raise StorageError(
                 f"{error.filename or self.path}: {error.strerror}", "check the disk and its rights"
             ) from error
+        if issubclass(kind, Exception) and not issubclass(kind, ClawqError):
+            from clawq.store.whole import missing
+
+            lost = missing(self.path)
+            if lost:
+                raise StorageError(
+                    f"{self.path} has lost {lost}",
+                    "`clawq restore FILE` takes a backup; nothing else mends it",
+                ) from error
 
 
 def dicts(cursor: apsw.Cursor) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +42,10 @@ def a_file(path: str) -> None:
     Path(path).touch()
 
 
+def a_link_to_nothing(path: str) -> None:
+    os.symlink("nowhere", path)
+
+
 @pytest.mark.parametrize(
     ("name", "make"),
     [
@@ -61,6 +66,31 @@ def test_a_supervisor_says_in_one_line_what_is_in_its_way(
     make(os.path.join(home.data, name).rstrip("/"))
     told = one_line(clawq("run", "--until-idle", code=74))
     assert name in told
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [(a_file, "is not a folder"), (a_link_to_nothing, "is a link to nothing")],
+)
+@pytest.mark.parametrize(
+    "words", ["status", "status --json", "list", "why 1", "enqueue -- true", "prune", "stop", "run"]
+)
+def test_a_home_that_is_no_folder_is_said_by_every_command(
+    home: Home, make: Callable[[str], None], said: str, words: str
+) -> None:
+    make(home.data)
+    assert f"{home.data} {said}" in one_line(clawq(*words.split(), code=74))
+
+
+def test_who_only_looks_waits_two_seconds_for_a_lock(fleet: Fleet) -> None:
+    fleet.enqueue("--", "true")
+    holder = apsw.Connection(fleet.home.db)
+    assert holder.pragma("locking_mode", "exclusive") == "exclusive"
+    holder.execute("UPDATE meta SET value = value")
+    before = time.monotonic()
+    assert " is locked by " in one_line(clawq("status", code=75))
+    assert time.monotonic() - before < 8
+    holder.close()
 
 
 @pytest.mark.parametrize("name", ["clawq.lock", "clawq.db"])

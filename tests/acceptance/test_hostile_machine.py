@@ -195,7 +195,7 @@ def test_a_database_that_stays_locked_is_outlived(fleet: Fleet) -> None:
         holder = apsw.Connection(fleet.home.db)
         holder.execute("BEGIN IMMEDIATE")
         (fleet.scratch / "go").touch()
-        until(lambda: "locked by another process" in fleet.said(), 20, fleet.said)
+        until(lambda: "clawq.db is locked by " in fleet.said(), 20, fleet.said)
         holder.execute("ROLLBACK")
         holder.close()
         fleet.until_state(running, "succeeded")

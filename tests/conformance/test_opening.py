@@ -90,6 +90,41 @@ def test_a_mistake_in_sql_is_not_a_broken_disk(home: Home) -> None:
         db.execute("SELECT nonsense FROM nowhere")
 
 
+@pytest.mark.parametrize(
+    ("damage", "lost"),
+    [
+        ("DROP TABLE lanes", "table lanes, column lanes.band, column lanes.tenant and"),
+        ("DELETE FROM meta", "the rows of meta:"),
+        ("ALTER TABLE jobs DROP COLUMN result", "column jobs.result:"),
+        ("DROP INDEX jobs_due", "index jobs_due:"),
+    ],
+)
+def test_what_somebody_took_out_of_the_database_is_no_mistake_in_sql(
+    home: Home, damage: str, lost: str
+) -> None:
+    db = open_db(home)
+    db.execute(f"PRAGMA foreign_keys=OFF; {damage}")
+    with pytest.raises(StorageError, match=f"clawq.db has lost {lost}"), storage_errors(home.db):
+        db.execute("SELECT nonsense FROM nowhere")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/locks"), reason="nothing tells who holds a lock here")
+def test_who_holds_the_lock_is_named(home: Home) -> None:
+    open_db(home).close()
+    take = f"db = apsw.Connection({home.db!r}); db.execute('BEGIN IMMEDIATE')"
+    program = f"import apsw; {take}; print(1, flush=1); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        db = open_db(home, busy_ms=1)
+        named = pytest.raises(Busy, match=f"is locked by process {holder.pid} \\(")
+        with named, storage_errors(home.db), Immediate(db):
+            pass
+        holder.kill()
+
+
 def test_a_lock_that_is_kept_is_busy(home: Home) -> None:
     holder = open_db(home)
     with Immediate(holder):

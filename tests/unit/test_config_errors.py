@@ -284,7 +284,14 @@ ONE_BY_ONE = {
     'a = "x': ":1: not TOML: Unterminated string",
     "x = " + "9" * 5000: ": a number that nobody can mean: look for a very long one",
     "x = " + "[" * 5000: ": nested too deep: three levels are all there is",
+    # A parser needs seconds for this one, and hundreds of megabytes.
+    "\na" + ".a" * 20_000 + " = 1": ":2: more than 32 dots outside of quotes: three levels are all there is",
 }
+
+
+def test_dots_inside_quotes_and_comments_are_as_many_as_one_likes() -> None:
+    dots = "." * 100
+    assert complaints(f'[kinds.a]  # {dots}\ncommand = [\'{dots}\', "{dots}", """\n{dots}"""]') == []
 
 
 @pytest.mark.parametrize(("text", "expected"), ONE_BY_ONE.items())
@@ -392,6 +399,10 @@ def test_what_is_not_a_file(tmp_path: Path) -> None:
         whole_file(tmp_path / "pipe") == "pipe: not a plain file: clawq.toml has to be a file: move it away"
     )
     assert whole_file(tmp_path / "link") == "link: a link to nothing: mend or remove it"
+    assert whole_file(tmp_path / "link" / "f") == "f: its folder is a link to nothing: mend or remove it"
+    (tmp_path / "file").touch()
+    assert whole_file(tmp_path / "file" / "f") == "f: cannot be there: its folder is a file: move that away"
+    assert not check_file(str(tmp_path / "file" / "folder" / "f")).problems  # HOME=/dev/null
 
 
 def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
