@@ -6,7 +6,7 @@ here, where somebody is looking, and not at three in the morning.
 
 import os
 
-from clawq import options
+from clawq import options, values
 from clawq.errors import ClawqError, LeaseLost, UsageError
 from clawq.paths import own_folder, utf8_path
 from clawq.states import BANDS, DEFAULT_KIND, DEFAULT_TENANT, whoami
@@ -99,7 +99,7 @@ class Drafter:
                 )
             raise UsageError(
                 f"no kind {kind!r:.80} is configured",
-                options.near(kind, intake.kinds())
+                values.near(kind, intake.kinds())
                 + f'add [kinds."{kind:.80}"] to clawq.toml{self._meant_as_command(kind, command)}',
             )
         if command is None and frame.program is None:
@@ -110,7 +110,7 @@ class Drafter:
             if name not in intake.resources():
                 raise UsageError(
                     f"no resource {name!r:.80} is configured",
-                    options.near(name, intake.resources()) + "`clawq config show` lists them",
+                    values.near(name, intake.resources()) + "`clawq config show` lists them",
                 )
         payload = asked.get("payload")
         if isinstance(payload, bytes):

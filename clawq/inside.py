@@ -10,11 +10,11 @@ import time
 from clawq.client import Producer
 from clawq.errors import UsageError
 from clawq.lease import must_be_inside, own
-from clawq.options import near
 from clawq.poke import poke
 from clawq.states import whoami
 from clawq.store import told
 from clawq.store.connection import Immediate, storage_errors
+from clawq.values import near
 from clawq.verbs import CLASSES
 
 TYPE_CHECKING = False

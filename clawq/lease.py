@@ -91,8 +91,8 @@ def effect(action: str, key: str, scope: "str | None") -> "Effect":
 
 
 def _check(key: str, scope: "str | None") -> None:
-    from clawq.options import KEY_MAX, near
     from clawq.store.effects import SCOPES
+    from clawq.values import KEY_MAX, near
 
     if scope is not None and scope not in SCOPES:
         raise UsageError(f"--scope {scope!r:.80}", f"{near(scope, SCOPES)}one of {', '.join(SCOPES)}")

@@ -7,7 +7,7 @@ moment and on the configuration). A line that cannot be cut is read as a whole.
 
 import json
 
-from clawq import options
+from clawq import values
 from clawq.store.bulk import OWN, SEPARATOR, Run
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     """A line's text with ``null`` in place of payload, dedupe key and command, and these three: the payload
     as JSON text, the others as they were read; None for what was not cut out."""
 
-SMALL = options.PAYLOAD_MAX // 4
+SMALL = values.PAYLOAD_MAX // 4
 """Characters of a payload that need no counting of bytes."""
 PAYLOAD, KEY, COMMAND = '"payload"', '"dedupe_key"', '"command"'
 
@@ -144,13 +144,13 @@ class Shapes:
         value = ""
         if payload is not None:
             if len(payload) > SMALL:
-                options.check_payload(payload)
+                values.check_payload(payload)
             value = payload
         if command is not None:
-            words = options.json_array(options.command_words(command))
+            words = values.json_array(values.command_words(command))
             value = f"{value}{SEPARATOR}{words}" if value else words
         if key is not None:
-            expanded = options.expanded_key(key, self._now)
+            expanded = values.read_key("--dedupe-key", key, self._now)
             value = f"{value}{SEPARATOR}{expanded}" if value else expanded
         if drafts[-1] is not run:
             run = self._known[shape] = Run(run.draft, run.columns)

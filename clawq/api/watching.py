@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from clawq import desk, options
+from clawq import desk, values
 from clawq.client import Receipt
 from clawq.errors import NoSuchJob, TimedOut, UsageError
 from clawq.paths import find_home
@@ -84,7 +84,7 @@ def wait(
     (``not_allowed``, ``never_fits``).
     """
     wanted = None if jobs is None else ids_of(jobs)
-    states = until_settled(wanted, None if timeout is None else options.span("timeout", timeout))
+    states = until_settled(wanted, None if timeout is None else values.span("timeout", timeout))
     seen = look(list(states))
     if is_settled(states):
         return seen
@@ -115,7 +115,7 @@ def look(wanted: list[int]) -> list[Outcome]:
     if db is not None:
         try:
             with storage_errors(home.db):
-                rows = outcomes(db, [each for each in wanted if 0 < each <= options.JOB_ID_MAX])
+                rows = outcomes(db, [each for each in wanted if 0 < each <= values.JOB_ID_MAX])
         finally:
             db.close()
     seen = []
@@ -135,7 +135,7 @@ def job(job_id: int) -> JobDocument:
     """
     if type(job_id) is not int:
         raise UsageError(f"{job_id!r:.80} is no job", "give its id")
-    if not 0 < job_id <= options.JOB_ID_MAX:
+    if not 0 < job_id <= values.JOB_ID_MAX:
         raise NoSuchJob(job_id)
     with desk.reading() as here:
         settings, _ = here.settings()

@@ -6,7 +6,7 @@ for the same attempt, and so does a child process that inherits them.
 
 from clawq import lease
 from clawq.errors import Busy, ClawqError, EffectHeld, TimedOut, Unconfirmed
-from clawq.options import span
+from clawq.values import span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

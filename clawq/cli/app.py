@@ -18,8 +18,8 @@ from clawq import __version__
 from clawq import states as job
 from clawq.cli import words
 from clawq.errors import ClawqError, Refused, UsageError
-from clawq.options import near
 from clawq.paths import as_utf8
+from clawq.values import near
 from clawq.verbs import VERBS
 
 SECTIONS = {

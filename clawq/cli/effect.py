@@ -5,7 +5,7 @@ import os
 from clawq import verbs, when
 from clawq.cli import as_utf8, write_error, write_out
 from clawq.errors import EffectHeld, Unconfirmed, UsageError
-from clawq.options import json_array, near
+from clawq.values import json_array, near
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

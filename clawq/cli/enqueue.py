@@ -3,7 +3,7 @@ only what it needs is imported."""
 
 import os
 
-from clawq import options
+from clawq import options, values
 from clawq.cli import as_utf8, write_error, write_out
 from clawq.client import Producer, Receipt, refusal
 from clawq.errors import ClawqError, Refused, UsageError
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PAYLOAD_READ = options.PAYLOAD_MAX + 4_096
+PAYLOAD_READ = values.PAYLOAD_MAX + 4_096
 """With some room for white space, which does not count."""
 
 
@@ -122,7 +122,7 @@ def _payload(given: str) -> bytes:
         ) from None
     if not left:
         raise UsageError(
-            f"the payload is larger than {options.PAYLOAD_MAX} bytes",
+            f"the payload is larger than {values.PAYLOAD_MAX} bytes",
             "pass a reference to it, such as a path",
         )
     return b"".join(parts)

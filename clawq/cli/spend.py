@@ -4,7 +4,7 @@ import os
 
 from clawq import verbs
 from clawq.cli import as_utf8, write_error, write_out
-from clawq.options import json_array
+from clawq.values import json_array
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import time
 from clawq import verbs, when
 from clawq.cli import as_utf8, write_out
 from clawq.errors import UsageError
-from clawq.options import json_array
+from clawq.values import json_array
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from clawq import states as job
 from clawq.cli import write_error
 from clawq.errors import NoSuchJob, Refused, UsageError, WrongState
-from clawq.options import JOB_ID_MAX, near
 from clawq.paths import find_home, supervisor_ticks
 from clawq.rules.spans import short as short
+from clawq.values import JOB_ID_MAX, near
 
 _SEVERITY = (0, 1, 75, 65)
 """Exit codes that concern one job, the mildest first."""

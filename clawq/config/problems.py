@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from clawq import options
+from clawq import values
 from clawq.config.lines import Path, line_of
 from clawq.config.models import ClawqToml, Top
 from clawq.config.types import Expects, Said
@@ -80,7 +80,7 @@ def of_value(error: ErrorDetails, lines: dict[Path, int]) -> Problem:
 
 def near(name: str, names: Sequence[str]) -> str:
     """What to do about a name that is none of `names`."""
-    return options.near(name, names).strip() or f"expected one of {', '.join(names)}"
+    return values.near(name, names).strip() or f"expected one of {', '.join(names)}"
 
 
 def dotted(path: Path) -> str:

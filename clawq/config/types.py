@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator
 
-from clawq import options, placeholders, when
+from clawq import placeholders, values, when
 from clawq.errors import UsageError
 from clawq.rules import cron
 from clawq.rules.classify import TOLD_CLASSES
@@ -99,7 +99,7 @@ def _one_of(what: str, names: Sequence[str]) -> PlainValidator:
     def check(value: object) -> str:
         text = _text(value)
         if text not in names:
-            raise Said(f"no such {what} {text!a}", f"{options.near(text, names)}one of {', '.join(names)}")
+            raise Said(f"no such {what} {text!a}", f"{values.near(text, names)}one of {', '.join(names)}")
         return text
 
     return PlainValidator(check)
@@ -148,7 +148,7 @@ def _template(value: object, names: Sequence[str]) -> list[str]:
         for name in placeholders.used(_text(argument)):
             if not placeholders.is_known(name, names):
                 there_are = ", ".join(f"{{{each}}}" for each in names)
-                fix = f"{options.near(name, names)}there are {there_are}"
+                fix = f"{values.near(name, names)}there are {there_are}"
                 raise Said(f"unknown placeholder {{{name}}}", fix, index)
             if index == 0:
                 raise Said(
@@ -170,7 +170,7 @@ def _errors(value: object) -> list[dict[str, str]]:
             if key not in _ERROR_KEYS:
                 there_are = ", ".join(_ERROR_KEYS)
                 raise Said(
-                    f"unknown key {key!a}", f"{options.near(key, _ERROR_KEYS)}there are {there_are}", index
+                    f"unknown key {key!a}", f"{values.near(key, _ERROR_KEYS)}there are {there_are}", index
                 )
         if not isinstance(each.get("contains"), str) or not each["contains"].strip():
             raise Said("contains is missing", "expected the text that the output has at its end", index)
@@ -203,12 +203,12 @@ def _path(value: object) -> str:
 Positive = Annotated[int, Field(ge=1, le=MOST), Expects("a whole number, at least 1")]
 NotNegative = Annotated[int, Field(ge=0, le=MOST), Expects("a whole number, at least 0")]
 Attempts = Annotated[
-    int, Field(ge=1, le=options.ATTEMPTS_MAX), Expects(f"a whole number, 1 to {options.ATTEMPTS_MAX}")
+    int, Field(ge=1, le=values.ATTEMPTS_MAX), Expects(f"a whole number, 1 to {values.ATTEMPTS_MAX}")
 ]
 Points = Annotated[
     int,
-    Field(ge=-options.PRIORITY_MAX, le=options.PRIORITY_MAX),
-    Expects(f"a whole number, {-options.PRIORITY_MAX} to {options.PRIORITY_MAX}"),
+    Field(ge=-values.PRIORITY_MAX, le=values.PRIORITY_MAX),
+    Expects(f"a whole number, {-values.PRIORITY_MAX} to {values.PRIORITY_MAX}"),
 ]
 Duration = Annotated[
     int, PlainValidator(_duration), Expects('a duration such as "90s", "10m", "2h" or "1d"', ms=True)

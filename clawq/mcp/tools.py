@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from clawq import desk, lease, options, waiting
+from clawq import desk, lease, values, waiting
 from clawq.api import watching
 from clawq.client import Producer, refusal
 from clawq.errors import (
@@ -74,14 +74,14 @@ class Session:
         known = {tool.name: tool for tool in schema.tools(settings)}
         if name not in known:
             raise UsageError(
-                f"there is no tool {name!r:.80}", f"{options.near(name, known)}there are {', '.join(known)}"
+                f"there is no tool {name!r:.80}", f"{values.near(name, known)}there are {', '.join(known)}"
             )
         tool = known[name]
         for key in given:
             if key not in tool.arguments:
                 raise UsageError(
                     f"{name} takes no {key!r:.80}",
-                    f"{options.near(key, tool.arguments)}it takes {', '.join(tool.arguments) or 'nothing'}",
+                    f"{values.near(key, tool.arguments)}it takes {', '.join(tool.arguments) or 'nothing'}",
                 )
         for key in tool.required:
             if given.get(key) is None:
@@ -182,14 +182,14 @@ def _check_kind(kind: object, offered: Mapping[str, str], configured: list[str])
         )
     raise UsageError(
         f"no kind {kind!r:.80} is configured",
-        f"{options.near(kind, offered)}offered are: {', '.join(offered) or 'none'}",
+        f"{values.near(kind, offered)}offered are: {', '.join(offered) or 'none'}",
     )
 
 
 def _job_id(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise UsageError(f"{value!r:.80} is not a job number", "give the job_id that enqueue returned")
-    if not 0 < value <= options.JOB_ID_MAX:
+    if not 0 < value <= values.JOB_ID_MAX:
         raise NoSuchJob(value)
     return value
 

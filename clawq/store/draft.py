@@ -2,7 +2,7 @@
 
 from clawq import states as job
 from clawq import when
-from clawq.options import PRIORITY_MAX, json_array, json_object
+from clawq.values import PRIORITY_MAX, json_array, json_object
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

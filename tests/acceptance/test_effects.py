@@ -457,6 +457,7 @@ def test_a_beat_and_an_effect_load_this_and_nothing_else(
                 "clawq.cli.effect",
                 "clawq.options",
                 "clawq.store.effects",
+                "clawq.values",
                 "clawq.verbs",
                 "clawq.when",
             }

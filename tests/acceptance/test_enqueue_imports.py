@@ -24,6 +24,7 @@ ALWAYS = {
     "clawq.errors",
     "clawq.states",
     "clawq.options",
+    "clawq.values",
     "clawq.paths",
     "clawq.settings",
     "clawq.store",

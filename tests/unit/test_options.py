@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawq import options
+from clawq import options, values
 from clawq.api import producing
 from clawq.cli import enqueue_help
 from clawq.errors import UsageError
@@ -247,8 +247,8 @@ def test_no_value_whatever_its_type_is_more_than_a_usage_error(key: str, value: 
     st.dictionaries(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8"))),
 )
 def test_json_written_by_hand_is_read_back(words: list[str], pairs: dict[str, str]) -> None:
-    assert json.loads(options.json_array(words)) == words
-    assert json.loads(options.json_object(pairs)) == pairs
+    assert json.loads(values.json_array(words)) == words
+    assert json.loads(values.json_object(pairs)) == pairs
 
 
 # ---------------------------------------------------------------- one declaration, many readers
