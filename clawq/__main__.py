@@ -93,7 +93,7 @@ def _guarded(run: "Callable[[Sequence[str]], int]", words: "Sequence[str]") -> i
         import errno
 
         # Of stdout: the store makes errors of its own from what befalls the database.
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EAGAIN, errno.EBADF)
         return _unwritten(error) if full else _bug(error)
     except Exception as error:
         return _bug(error)

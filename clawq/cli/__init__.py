@@ -21,13 +21,20 @@ def as_utf8(words: "Sequence[str]") -> "list[str]":
     return [paths.as_utf8(word) for word in words]
 
 
+_unwritten: "list[int]" = []
+"""Error numbers of stdout that were told: who writes again and again has one line of it."""
+
+
 def write_out(text: str) -> None:
-    """To stdout. A reader that has gone does not undo what was done; a full disk is worth a line."""
+    """To stdout. A reader that has gone does not undo what was done; a full disk is worth one line."""
     try:
         _write(1, text)
     except BrokenPipeError:
         pass
     except OSError as error:
+        if _unwritten:
+            return
+        _unwritten.append(error.errno or 0)
         write_error(f"the answer could not be written to stdout: {error.strerror}")
 
 
@@ -43,7 +50,13 @@ def write_error(text: str) -> None:
 def _write(descriptor: int, text: str) -> None:
     data = text.encode("utf-8" if _speaks_utf8() else "ascii", "backslashreplace")
     while data:
-        data = data[os.write(descriptor, data) :]
+        try:
+            data = data[os.write(descriptor, data) :]
+        except BlockingIOError:
+            # Whoever shares this pipe with us made it so (Node does), and its reader is slow.
+            import select
+
+            select.select([], [descriptor], [])
 
 
 def _speaks_utf8() -> bool:

@@ -58,10 +58,14 @@ class Column(NamedTuple):
 
 
 class Page:
-    """Lines in the order in which they are added."""
+    """Lines in the order in which they are added.
+
+    In a pipe nothing is cut: whoever greps there asks for whole words, and has no right edge.
+    """
 
     def __init__(self, width: int | None = None, unicode: bool | None = None) -> None:
         self.width = max(NARROWEST, page_width() if width is None else width)
+        self.cuts = width is not None or has_an_edge()
         self.unicode = words.unicode_terminal() if unicode is None else unicode
         self._lines: list[Text] = []
 
@@ -117,7 +121,8 @@ class Page:
         cells = [[_piece(cell) for cell in row] for row in rows]
         heads = [Text(column.title, style=QUIET) for column in columns]
         widths = [max(text.cell_len for text in column) for column in zip(heads, *cells, strict=True)]
-        self._squeeze(widths, columns, self.width - indent - 2 * (len(columns) - 1))
+        if self.cuts:
+            self._squeeze(widths, columns, self.width - indent - 2 * (len(columns) - 1))
         for row in [heads, *cells]:
             line = Text(" " * indent)
             for number, (text, column, width) in enumerate(zip(row, columns, widths, strict=True)):
@@ -186,7 +191,7 @@ class Page:
                 widths[widest] -= 1
 
     def _fit(self, text: Text) -> Text:
-        return self._cut(text, self.width)
+        return self._cut(text, self.width) if self.cuts else text
 
     def _cut(self, text: Text, width: int) -> Text:
         if text.cell_len <= width:
@@ -224,11 +229,24 @@ def watch(draw: Callable[[], Page], seconds: float = 1.0) -> None:
 
 def page_width() -> int:
     """Columns of the terminal on stdout; of COLUMNS, else 80, when stdout is none."""
+    return _terminal_columns() or _given_columns() or 80
+
+
+def has_an_edge() -> bool:
+    """Is stdout a terminal, or does somebody say how wide it is?"""
+    return bool(_terminal_columns() or _given_columns())
+
+
+def _terminal_columns() -> int:
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or 80
     except (OSError, ValueError, AttributeError):
-        given = os.environ.get("COLUMNS", "")
-        return int(given) if given.isascii() and given.isdigit() and len(given) < 5 else 80
+        return 0
+
+
+def _given_columns() -> int:
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 5 else 0
 
 
 def picture_colour() -> bool:

@@ -57,7 +57,7 @@ def test_init_keeps_what_is_there_unless_forced(fleet: Fleet) -> None:
 def test_init_where_no_folder_can_be_made(fleet: Fleet) -> None:
     Path(fleet.home.data).write_text("a file")
     refused = fleet.clawq("config", "init", code=74).stderr
-    assert refused == f"clawq: {fleet.home.data}: File exists: check the disk and its rights\n"
+    assert refused == f"clawq: {fleet.home.data} is not a folder: set CLAWQ_HOME to one, or move it away\n"
 
 
 def test_check_tells_every_problem_a_line_each_and_exits_78(fleet: Fleet) -> None:

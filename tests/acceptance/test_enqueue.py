@@ -494,6 +494,34 @@ def test_output_of_any_command_that_nobody_reads_or_can_keep(home: Home) -> None
     assert done.stderr == b"clawq: the output could not be written: No space left on device\n"
 
 
+def test_an_answer_in_many_parts_that_cannot_be_written_is_said_once(home: Home) -> None:
+    ids = [answer("enqueue", "--hold", "--", "true")["job_id"] for _ in range(3)]
+    clawq("deny", *map(str, ids))
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*CLAWQ, "wait", *map(str, ids)], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1  # the jobs' word, not the disk's
+    assert done.stderr == b"clawq: the answer could not be written to stdout: No space left on device\n"
+
+
+def test_a_pipe_that_does_not_block_gets_all_of_a_long_answer(home: Home) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    lines = b'{"command": ["true"]}\n' * 1_000
+    with subprocess.Popen(
+        [*CLAWQ, "enqueue", "--batch", "-", "--json", "--dry-run"],
+        stdin=subprocess.PIPE,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+    ) as batch:
+        os.close(writer)
+        assert batch.stdin is not None
+        batch.stdin.write(lines)
+        batch.stdin.close()
+        with open(reader, "rb") as file:
+            assert file.read().count(b"\n") == 1_000
+        assert batch.wait() in (0, 75)
+
+
 def test_the_books_are_right_after_all_kinds_of_ends(home: Home) -> None:
     configure(home, "[limits]\nmax_queued = 3\n")
     clawq("enqueue", "--dedupe-key", "k", "--", "true")

@@ -732,3 +732,16 @@ def test_the_dead_keep_the_end_of_a_long_error(fleet: Fleet) -> None:
     assert "enqueue it with --payload\n" in shown, "its end says what to do"
     assert max(map(len, shown.splitlines())) <= 80
     assert [line for line in shown.splitlines() if line != line.rstrip()] == []
+
+
+def test_nothing_is_cut_in_a_pipe(fleet: Fleet) -> None:
+    kind, argument = "k" * 70, "a" * 90 + "END"
+    fleet.configure(f'[kinds.{kind}]\ncommand = ["sh", "-c", "echo {argument}; exit 2", "{argument}"]\n')
+    fleet.enqueue(kind)
+    fleet.run_until_idle()
+    for words in ("list", "dead", "show 1", "config show"):
+        shown = fleet.clawq(*words.split()).stdout
+        assert kind in shown
+        assert "END" in shown
+        assert "\u2026" not in shown
+        assert "~" not in shown
