@@ -11,6 +11,7 @@ from clawq import states as job
 from clawq.cli import write_error
 from clawq.errors import NoSuchJob, Refused, UsageError, WrongState
 from clawq.paths import find_home, supervisor_ticks
+from clawq.rules.spans import jobs as jobs
 from clawq.rules.spans import short as short
 from clawq.values import JOB_ID_MAX, near
 
@@ -85,11 +86,6 @@ def size(mb: int | None) -> str:
     if mb is None:
         return "-"
     return f"{mb} MB" if mb < 1024 else f"{mb / 1024:.1f} GB"
-
-
-def jobs(count: int) -> str:
-    """``1 job``, ``12 jobs``."""
-    return "1 job" if count == 1 else f"{count} jobs"
 
 
 def times(count: int) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from clawq.rules import trends
 from clawq.rules.admission import HOST_REASONS
-from clawq.rules.spans import short
+from clawq.rules.spans import jobs, short
 from clawq.rules.trends import Sample
 
 GATE_CLOSED_MS = 1_800_000
@@ -177,7 +177,7 @@ def _supervisor(facts: Facts) -> Iterator[Alert]:
             f"end it with `kill -9 {facts.pid}` and start another, its agents live on",
         )
     elif facts.pid is None and (facts.waiting or facts.active):
-        what = f"{_jobs(facts.waiting)} waiting" if facts.waiting else "agents running"
+        what = f"{jobs(facts.waiting)} waiting" if facts.waiting else "agents running"
         yield Alert("no_supervisor", f"{what}, and no supervisor", "start one with `clawq run`")
 
 
@@ -185,17 +185,17 @@ def _unknown(facts: Facts) -> Iterator[Alert]:
     if facts.unknown:
         yield Alert(
             "unknown",
-            f"{_jobs(facts.unknown)} with an outcome nobody knows",
+            f"{jobs(facts.unknown)} with an outcome nobody knows",
             "see `clawq unknown`, settle with `clawq reconcile`",
         )
 
 
 def _misfits(facts: Facts) -> Iterator[Alert]:
-    jobs, job_id = facts.misfits
-    if jobs:
+    misfits, job_id = facts.misfits
+    if misfits:
         yield Alert(
             "never_fits",
-            f"{_jobs(jobs)} can never start with this clawq.toml",
+            f"{jobs(misfits)} can never start with this clawq.toml",
             f"`clawq why {job_id}` says what is missing",
         )
 
@@ -204,7 +204,7 @@ def _late(facts: Facts) -> Iterator[Alert]:
     if facts.late:
         yield Alert(
             "late_retry",
-            f"{_jobs(len(facts.late))} tried again after the deadline: {_ids(facts.late)}",
+            f"{jobs(len(facts.late))} tried again after the deadline: {_ids(facts.late)}",
             "look whether the clock was set: `clawq doctor`",
         )
 
@@ -278,7 +278,7 @@ def _gates(facts: Facts) -> Iterator[Alert]:
         if facts.admitting and gate.reason in HOST_REASONS and gate.closed_ms >= GATE_CLOSED_MS:
             yield Alert(
                 "gate_closed",
-                f"nothing starts for {_span(gate.closed_ms)}: {gate.reason}, {_jobs(gate.jobs)} waiting",
+                f"nothing starts for {_span(gate.closed_ms)}: {gate.reason}, {jobs(gate.jobs)} waiting",
                 _OPENS.get(gate.reason, "`clawq status` shows the host"),
                 gate.reason,
             )
@@ -340,15 +340,11 @@ def _pauses(facts: Facts) -> Iterator[Alert]:
 
 def _held(facts: Facts) -> Iterator[Alert]:
     if facts.held:
-        yield Alert("held", f"{_jobs(facts.held)} held for a person", "see `clawq list --state held`")
+        yield Alert("held", f"{jobs(facts.held)} held for a person", "see `clawq list --state held`")
 
 
 def _span(ms: float) -> str:
     return short(max(0.0, ms) / 1000)
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count} jobs"
 
 
 def _ids(ids: Sequence[int]) -> str:

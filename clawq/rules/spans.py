@@ -1,4 +1,4 @@
-"""How long, in a word."""
+"""How long and how many, in a word."""
 
 from __future__ import annotations
 
@@ -16,3 +16,8 @@ def short(seconds: float | None) -> str:
     if hours < 24:
         return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
     return f"{days}d{hours % 24}h" if hours % 24 and days < 10 else f"{days}d"
+
+
+def jobs(count: int) -> str:
+    """``1 job``, ``12 jobs``."""
+    return "1 job" if count == 1 else f"{count} jobs"
