@@ -21,7 +21,7 @@ from clawq.errors import Busy, ClawqError, StorageError, UsageError
 from clawq.host import attempt_file, instance
 from clawq.paths import Home, make_private_dir
 from clawq.store import copies, merge, migrate
-from clawq.store.connection import BUSY_MS, open_db, open_readonly, storage_errors, sync_folder
+from clawq.store.connection import BUSY_MS, open_db, open_readonly, storage_errors, sync
 from clawq.store.copies import Content
 from clawq.store.merge import Merged, Settled
 
@@ -305,8 +305,8 @@ def _keep_files(home: Home, replaced: str) -> None:
         if os.path.exists(home.db + end):
             shutil.copyfile(home.db + end, replaced + end)
             os.chmod(replaced + end, 0o600)
-            copies.sync(replaced + end)
-    sync_folder(home.data)
+            sync(replaced + end)
+    sync(home.data)
 
 
 def _put_in_place(home: Home, source: str, backup: Content, draft: copies.Draft, now: int) -> Restored:

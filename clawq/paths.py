@@ -146,6 +146,14 @@ def check_folder(path: str) -> None:
     raise StorageError(f"{path} is not a folder", "set CLAWQ_HOME to one, or move it away")
 
 
+def size_of(path: str) -> int:
+    """Bytes; 0 where no file can be seen."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
 def make_private_dir(path: str) -> None:
     """Create `path` (and parents) with mode 0700; an existing folder is left as it is. Raises StorageError
     where none can be."""

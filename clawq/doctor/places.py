@@ -9,7 +9,7 @@ import apsw
 
 from clawq.doctor import Patient
 from clawq.host import load, strays
-from clawq.paths import Home, nearest
+from clawq.paths import Home, nearest, size_of
 from clawq.rules import checks
 from clawq.rules.checks import Check, Folder
 from clawq.settings import gate
@@ -25,7 +25,7 @@ def check(patient: Patient) -> list[Check]:
         checks.folders(_rights(home)),
         checks.filesystem(strays.filesystem_of(data), data),
         checks.disk(load.free_disk_mb(data), gate(host.min_free_disk_mb)),
-        checks.wal(_size_mb(home.db + "-wal"), _size_mb(home.db)),
+        checks.wal(size_of(home.db + "-wal") / _MB, size_of(home.db) / _MB),
     ]
 
 
@@ -42,10 +42,3 @@ def _rights(home: Home) -> list[Folder]:
             mode &= ~0o044  # it holds no secrets: to be read is no harm
         found.append(Folder(path, is_folder, mode, seen.st_uid == os.getuid()))
     return found
-
-
-def _size_mb(path: str) -> float:
-    try:
-        return os.stat(path).st_size / _MB
-    except OSError:
-        return 0.0

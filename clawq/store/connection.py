@@ -210,7 +210,7 @@ def _create(home: Home) -> None:
             os.link(draft, home.db)
         except FileExistsError:
             return
-        sync_folder(home.data)
+        sync(home.data)
     finally:
         for name in (draft, draft + "-wal", draft + "-shm"):
             try:
@@ -237,13 +237,13 @@ def build_schema(db: apsw.Connection) -> None:
     db.execute(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION}")
 
 
-def sync_folder(path: str) -> None:
-    """The names in it are on the disk when this returns."""
-    folder = os.open(path, os.O_RDONLY)
+def sync(path: str) -> None:
+    """A file's content, or the names in a folder, are on the disk when this returns."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)
 
 
 class Immediate:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import apsw
 
 from clawq.errors import StorageError
-from clawq.store.connection import APPLICATION_ID, SCHEMA_VERSION, sqlite_name, sync_folder
+from clawq.store.connection import APPLICATION_ID, SCHEMA_VERSION, sqlite_name, sync
 
 PAGES = 1_000
 """Copied at a time: Ctrl-C is heard in between."""
@@ -47,15 +47,6 @@ def copy(source: apsw.Connection, target: str) -> None:
         into.pragma("journal_mode", "delete")
     finally:
         into.close()
-
-
-def sync(path: str) -> None:
-    """The file's content is on the disk when this returns."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def open_copy(path: str) -> apsw.Connection:
@@ -137,7 +128,7 @@ class Draft:
             os.rename(self.name, self.path)
         else:
             _link(self.name, self.path)
-        sync_folder(os.path.dirname(self.path))
+        sync(os.path.dirname(self.path))
 
     def __exit__(self, *failure: object) -> None:
         _unlink_all(self.name)

@@ -19,6 +19,7 @@ from clawq.host import agent as host_agent
 from clawq.host import attempt_file, output, platform, processes
 from clawq.host.agent import CannotStart, SpawnFailed
 from clawq.host.processes import Process
+from clawq.paths import size_of
 from clawq.supervisor.end import KILL_AGAIN_MS, remove
 from clawq.supervisor.environ import encoded
 
@@ -187,7 +188,7 @@ class Errands(Generic[Key]):
         if errand.failure is None:
             if mono - errand.started >= WITHIN_MS:
                 errand.failure = f"did not answer within {WITHIN_MS // 1000} s"
-            elif _size(f"{errand.path}.log") > MOST_OUTPUT:
+            elif size_of(f"{errand.path}.log") > MOST_OUTPUT:
                 errand.failure = "wrote more than anybody reads"
             else:
                 self._look_at(errand.started + WITHIN_MS)
@@ -232,13 +233,6 @@ class Errands(Generic[Key]):
     def _mark(self, name: str) -> str:
         """The entry of the environment that its processes are known by."""
         return f"{self.variable}={name.removesuffix(attempt_file.SUFFIX)}"
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
 
 
 def _forget(errand: Errand) -> None:

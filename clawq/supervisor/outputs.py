@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 from clawq.host import load, logs
-from clawq.paths import Home
+from clawq.paths import Home, size_of
 from clawq.rules.footprint import WRITES_MUCH_MB, fills_the_disk
 from clawq.settings import Settings, gate
 from clawq.supervisor.agents import Agent
@@ -32,7 +31,7 @@ def tend(agents: Iterable[Agent], settings: Settings, home: Home, findings: Find
     for agent in living:
         rate = _rate(agent, mono)
         if agent.log_bytes > most and logs.trim(agent.log, most) is not None:
-            agent.log_bytes = _size(agent.log)
+            agent.log_bytes = size_of(agent.log)
         if rate > 0:
             left = max(0, 2 * most - agent.log_bytes)
             again = min(again, mono + max(SOONEST_MS, int(left / rate)))
@@ -63,7 +62,7 @@ def _look_at_disk(
             agent.over = f"wrote {writers[token]:.0f} MB/s while the disk was nearly full"
             findings.overdue.append((agent, "filled_disk"))
             if logs.trim(agent.log, min(settings.limits.log_max_mb, HURRIED_MB) * MB) is not None:
-                agent.log_bytes = _size(agent.log)
+                agent.log_bytes = size_of(agent.log)
 
 
 def _rate(agent: Agent, mono: int) -> float:
@@ -72,10 +71,3 @@ def _rate(agent: Agent, mono: int) -> float:
     looked = agent.started if agent.log_looked is None else agent.log_looked
     agent.log_bytes, agent.log_looked = size, mono
     return max(0, size - before) / max(1, mono - looked)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
