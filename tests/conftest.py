@@ -9,11 +9,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import hypothesis
 import psutil
 import pytest
 
 from clawq.paths import Home, find_home
+from clawq.store.connection import open_db
+from tests.rows import check_books
 
 # The machine that runs this may be busy: how long one example takes says nothing about the code.
 hypothesis.settings.register_profile("clawq", deadline=None, print_blob=True)
@@ -58,6 +61,15 @@ def unreachable_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def home(unreachable_home: Path) -> Home:
     """The paths of an empty queue of this test's own; CLAWQ_HOME names it. Nothing exists yet."""
     return find_home()
+
+
+@pytest.fixture
+def db(home: Home) -> Iterator[apsw.Connection]:
+    """Its database, whose books have to agree at the end."""
+    db = open_db(home)
+    yield db
+    check_books(db)
+    db.close()
 
 
 def _end_what_is_left(root: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import apsw
@@ -14,7 +14,7 @@ from clawq.paths import Home
 from clawq.store import jobs
 from clawq.store.connection import open_db
 from tests.moves import add_attempt, put_in
-from tests.rows import check_books, put
+from tests.rows import put
 
 THEN = 1_000_000
 NOW = 5_000_000
@@ -30,14 +30,6 @@ CHANGES: dict[str, tuple[Change, set[str]]] = {
     "retry": (lambda db, id: jobs.retry(db, id, NOW, MANY), {job.DEAD, job.EXPIRED, job.CANCELLED}),
     "reconcile": (lambda db, id: jobs.reconcile(db, id, NOW, job.DEAD), {job.UNKNOWN}),
 }
-
-
-@pytest.fixture
-def db(home: Home) -> Iterator[apsw.Connection]:
-    db = open_db(home)
-    yield db
-    check_books(db)
-    db.close()
 
 
 def row(db: apsw.Connection, job_id: int) -> dict[str, Any]:

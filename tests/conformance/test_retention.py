@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import apsw
-import pytest
 
 from clawq import states as job
 from clawq.paths import Home
 from clawq.retention import Sweep
 from clawq.settings import Limits, Settings
 from clawq.store import retention, sqlfile
-from clawq.store.connection import open_db
 from clawq.supervisor import chores
 from clawq.supervisor.chores import Chores
 from tests.moves import put_in
@@ -24,13 +21,6 @@ from tests.moves import put_in
 NOW = 1_900_000_000_000
 DAY = 86_400_000
 MB = 1 << 20
-
-
-@pytest.fixture
-def db(home: Home) -> Iterator[apsw.Connection]:
-    db = open_db(home)
-    yield db
-    db.close()
 
 
 def limits(days: int = 30, mb: int = 4096) -> Limits:

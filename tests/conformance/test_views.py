@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 
 import apsw
 import pytest
@@ -14,7 +13,7 @@ from clawq.errors import NoSuchJob
 from clawq.paths import Home
 from clawq.settings import Settings
 from clawq.store import sqlfile, views
-from clawq.store.connection import open_db, open_readonly
+from clawq.store.connection import open_readonly
 from tests.moves import put_in
 from tests.rows import put, refuse
 
@@ -22,13 +21,6 @@ THEN = 1_000_000
 NOW = 1_060_000
 
 DEFAULTS = Settings.from_text(sqlfile.read("default_config.json"))
-
-
-@pytest.fixture
-def db(home: Home) -> Iterator[apsw.Connection]:
-    db = open_db(home)
-    yield db
-    db.close()
 
 
 class TestStatus:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -20,13 +19,6 @@ from clawq.store import config_row
 from clawq.store.connection import open_db, open_readonly
 
 BROKEN = "[limits]\nmax_runing = 9\n"
-
-
-@pytest.fixture
-def db(home: Home) -> Iterator[apsw.Connection]:
-    db = open_db(home)
-    yield db
-    db.close()
 
 
 def write(home: Home, text: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from clawq.paths import Home
 from clawq.rules.alerts import Alert
 from clawq.settings import Settings
 from clawq.store import sqlfile
-from clawq.store.connection import Immediate, open_db
+from clawq.store.connection import Immediate
 from clawq.supervisor.errands import GRACE_MS, WITHIN_MS
 from clawq.supervisor.notices import AGAIN_MS, ALERTS_MS, OVER_MS, Notices
 from clawq.supervisor.start import prepare_run_folder
@@ -66,13 +65,6 @@ class Loop:
 
         until(quiet)
         return self.file.read_text().splitlines() if self.file.exists() else []
-
-
-@pytest.fixture
-def db(home: Home) -> Iterator[apsw.Connection]:
-    db = open_db(home)
-    yield db
-    db.close()
 
 
 @pytest.fixture

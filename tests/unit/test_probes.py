@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,11 @@ from clawq.rules import classify, retry
 from clawq.rules.classify import End
 from clawq.settings import Settings
 from clawq.store import jobs, probes, sqlfile
-from clawq.store.connection import open_db
 from clawq.supervisor.errands import GRACE_MS, MOST_OUTPUT, WITHIN_MS
 from clawq.supervisor.probes import Probes
 from clawq.supervisor.start import prepare_run_folder
 from tests.moves import put_in
-from tests.rows import check_books, states
+from tests.rows import states
 from tests.waiting import until
 
 NOW = 5_000_000
@@ -58,14 +56,6 @@ class Loop:
 
     def error(self) -> Any:
         return self.db.execute("SELECT last_error FROM jobs").get
-
-
-@pytest.fixture
-def db(home: Home) -> Iterator[apsw.Connection]:
-    db = open_db(home)
-    yield db
-    check_books(db)
-    db.close()
 
 
 @pytest.fixture
