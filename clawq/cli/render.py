@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from rich.cells import set_cell_size
-from rich.console import Console, Group
+from rich.console import Console, Group, OverflowMethod
 from rich.text import Text
 
 from clawq.cli import words
@@ -202,7 +202,8 @@ class Page:
         return cut.append(mark)
 
     def _wrap(self, text: Text, width: int) -> list[Text]:
-        lines = list(text.wrap(_console(width), width)) or [Text()]
+        overflow: OverflowMethod = "fold" if self.cuts else "ignore"
+        lines = list(text.wrap(_console(width), width, overflow=overflow)) or [Text()]
         for line in lines:
             line.rstrip()
         return lines

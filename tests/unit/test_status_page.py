@@ -200,7 +200,8 @@ def test_many_observed_rows_are_cut_and_counted() -> None:
 
 @pytest.mark.parametrize("columns", [40, 80, 140])
 def test_no_line_is_wider_than_the_page(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(render, "page_width", lambda: columns)
+    monkeypatch.setattr(render, "has_an_edge", lambda: True)
     long = "n" * 60
     found = {"since": NOW, "enqueue": [observed("enqueue", long, 1)], "start": []}
     page = shown(
