@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from clawq.lines import Cut
+    from clawq.lines import Alike
     from clawq.paths import Home
     from clawq.store.bulk import Run
 
@@ -159,11 +159,11 @@ class Producer:
         return answer
 
     def enqueue_many(
-        self, batch: "Sequence[Mapping[str, object] | Cut | ClawqError]", dry_run: bool = False
+        self, batch: "Sequence[Mapping[str, object] | Alike | ClawqError]", dry_run: bool = False
     ) -> "list[Receipt | ClawqError]":
         """The answers in order, from one transaction: a receipt, or the UsageError or Refused of that job.
 
-        An error in the place of a job is its answer; a ``Cut`` is what clawq.lines made of one.
+        An error in the place of a job is its answer; ``Alike`` is what clawq.lines made of several.
         Raises what concerns all of them: ConfigError, LeaseLost, StorageError and Refused
         ``database_busy``; nothing is accepted then.
         """
@@ -173,7 +173,7 @@ class Producer:
         return answers
 
     def enqueue_lines(
-        self, batch: "Sequence[Mapping[str, object] | Cut | ClawqError]", dry_run: bool = False
+        self, batch: "Sequence[Mapping[str, object] | Alike | ClawqError]", dry_run: bool = False
     ) -> "Answers":
         """The same, with one answer for jobs that follow each other and are answered alike."""
         now = time.time_ns() // 1_000_000

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from clawq.lines import Cut
+    from clawq.lines import Alike
     from clawq.store.bulk import Run
     from clawq.store.draft import Frame
     from clawq.store.family import Parent
@@ -38,14 +38,14 @@ class Drafter:
         self._programs: dict[tuple[str, str, str], bool] = {}
 
     def read(
-        self, batch: "Sequence[Mapping[str, object] | Cut | ClawqError]"
+        self, batch: "Sequence[Mapping[str, object] | Alike | ClawqError]"
     ) -> "list[Draft | Run | ClawqError]":
         """In order: the draft of each job, or the error that is its answer; an error stays itself. Lines that
         follow each other may come as a run.
 
         Raises LeaseLost, inside a job that is no longer this agent's.
         """
-        shapes = None
+        from_lines = None
         drafts: list[Draft | Run | ClawqError] = []
         for given in batch:
             if isinstance(given, ClawqError):
@@ -53,11 +53,11 @@ class Drafter:
                 continue
             try:
                 if isinstance(given, tuple):
-                    if shapes is None:
-                        from clawq.lines import Shapes
+                    if from_lines is None:
+                        from clawq.lines import Drafts
 
-                        shapes = Shapes(self._make, self._now)
-                    shapes.read(given, drafts)
+                        from_lines = Drafts(self._make, self._now)
+                    from_lines.read(given, drafts)
                 else:
                     drafts.append(self._make(given))
             except LeaseLost:

@@ -2,12 +2,14 @@
 
 A producer that writes a million lines writes few shapes of them. The three that differ are cut out of the
 text, and what the rest comes to is kept for the thousand lines that are looked at together (it depends on the
-moment and on the configuration). A line that cannot be cut is read as a whole.
+moment and on the configuration). Lines that follow each other and leave the same rest stay together from here
+to their rows. A line that cannot be cut is read as a whole.
 """
 
 import json
 
 from clawq import values
+from clawq.errors import ClawqError, LeaseLost, UsageError
 from clawq.store.bulk import OWN, SEPARATOR, Run
 
 TYPE_CHECKING = False
@@ -15,13 +17,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from clawq.errors import ClawqError
     from clawq.store.draft import Draft
 
     Cut = tuple[str, str | None, str | None, list[str] | None]
     """A line's text with ``null`` in place of payload, dedupe key and command, and these three: the payload
     as JSON text, the others as they were read; None for what was not cut out."""
+    Alike = tuple[str, list[str], list[str], list[list[str]]]
+    """The same of lines that follow each other: one text, and the three of each, in lists that are empty for
+    what was not cut out. The commands begin with the same program."""
+    Shape = tuple[str, bool, bool, str | None]
+    """The text, whether no payload and no key were cut out, and the program where the command was."""
+    Read = dict[str, object] | Alike | ClawqError
 
+LINE_MAX = 1 << 20
+"""Payload, command and environment at their largest, escaped."""
+SHAPES = 1_000
+"""How many shapes of lines are remembered."""
 SMALL = values.PAYLOAD_MAX // 4
 """Characters of a payload that need no counting of bytes."""
 PAYLOAD, KEY, COMMAND = '"payload"', '"dedupe_key"', '"command"'
@@ -108,51 +119,157 @@ def is_well_cut(line: "Cut") -> bool:
     )
 
 
-class Shapes:
-    """``make(given)`` is the whole way from options to a draft; it raises UsageError."""
+class Reader:
+    """Reads one line after the other."""
 
-    __slots__ = ("_known", "_make", "_now")
+    __slots__ = ("_before", "_good", "_head", "_last", "_tail")
+
+    def __init__(self) -> None:
+        self._before = ""
+        self._good: dict[Shape, bool] = {}
+        """Whether lines of a shape may be cut."""
+        self._last: Alike | None = None
+        self._head = self._tail = ""
+        """What stands before and behind the payloads of these, where nothing else was cut out."""
+
+    def read(self, line: bytes, jobs: "list[Read]") -> None:
+        """Put it behind the jobs, with the last of them where they are alike."""
+        if len(line) > LINE_MAX:
+            jobs.append(UsageError(f"it has more than {LINE_MAX} bytes", "pass a reference to large things"))
+            return
+        try:
+            text = line.decode()
+            if self._is_another(text, jobs):
+                return
+            found = cut(text, self._before)
+            if found is not None:
+                parts, self._before = found
+                shape = _shape_of(parts)
+                good = self._good.get(shape)
+                if good is None:
+                    if len(self._good) >= SHAPES:
+                        self._good.clear()
+                    good = self._good[shape] = is_well_cut(parts)
+                if good:
+                    self._put(parts, shape, jobs)
+                    return
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            jobs.append(UsageError(f"it is not JSON ({error})", "one object a line"))
+            return
+        if not isinstance(value, dict):
+            value = UsageError("it is not a JSON object", 'such as {"kind": "site.qa", "payload": {}}')
+        jobs.append(value)
+
+    def _is_another(self, text: str, jobs: "list[Read]") -> bool:
+        """Whether it was one more like the last, but for its payload: most lines are."""
+        last, start, end = self._last, len(self._head), len(text) - len(self._tail)
+        if not start or not jobs or jobs[-1] is not last:
+            return False
+        if not text.startswith(self._head) or not text.endswith(self._tail):
+            return False
+        try:
+            value, stop = _scan(text, start)
+        except _TROUBLE:
+            return False
+        if stop != end or value is None:
+            return False
+        last[1].append(text[start:end])
+        return True
+
+    def _put(self, line: "Cut", shape: "Shape", jobs: "list[Read]") -> None:
+        rest, payload, key, command = line
+        last = self._last
+        more = last is not None and jobs and jobs[-1] is last and any(last[1:])
+        if last is None or not more or _shape(last) != shape:
+            last = self._last = (rest, [], [], [])
+            jobs.append(last)
+            self._head = self._tail = ""
+            if payload is not None and key is None and command is None:
+                at = rest.index("null", rest.index(PAYLOAD))
+                self._head, self._tail = rest[:at], rest[at + len("null") :]
+        if payload is not None:
+            last[1].append(payload)
+        if key is not None:
+            last[2].append(key)
+        if command is not None:
+            last[3].append(command)
+
+
+def _shape_of(line: "Cut") -> "Shape":
+    rest, payload, key, command = line
+    return rest, payload is None, key is None, None if command is None else command[0]
+
+
+def _shape(lines: "Alike") -> "Shape":
+    text, payloads, keys, commands = lines
+    return text, not payloads, not keys, commands[0][0] if commands else None
+
+
+class Drafts:
+    """``make(given)`` is the whole way from options to a draft; it raises ClawqError."""
+
+    __slots__ = ("_make", "_now", "_runs")
 
     def __init__(self, make: "Callable[[Mapping[str, object]], Draft]", now: int) -> None:
         self._make = make
         self._now = now
-        self._known: dict[tuple[str, bool, bool, str | None], Run | None] = {}
+        self._runs: dict[Shape, Run | None] = {}
         """The last run of each shape; None where each line has to be made by itself."""
 
-    def read(self, line: "Cut", drafts: "list[Draft | Run | ClawqError]") -> None:
-        """Put it behind the drafts, into the last run where it belongs there. Raises UsageError."""
-        rest, payload, key, command = line
-        shape = (rest, payload is None, key is None, None if command is None else command[0])
-        run = self._known.get(shape)
-        if run is None:
-            given = whole(line)
-            assert given is not None
-            draft = self._make(given)  # an error is this line's; the next of its shape has it again
-            if shape not in self._known:
-                alone = (
-                    draft.lighter is not None
-                    or draft.same is not None
-                    or draft.parent is not None
-                    or (draft.command is None and draft.frame.template is not None)
-                )
-                columns = tuple(
-                    name for name, own in zip(OWN, (payload, command, key), strict=True) if own is not None
-                )
-                self._known[shape] = None if alone else Run(draft, columns)
-            drafts.append(draft)
-            return
-        value = ""
-        if payload is not None:
-            if len(payload) > SMALL:
-                values.check_payload(payload)
-            value = payload
-        if command is not None:
-            words = values.json_array(values.command_words(command))
-            value = f"{value}{SEPARATOR}{words}" if value else words
-        if key is not None:
-            expanded = values.read_key("--dedupe-key", key, self._now)
-            value = f"{value}{SEPARATOR}{expanded}" if value else expanded
-        if drafts[-1] is not run:
-            run = self._known[shape] = Run(run.draft, run.columns)
-            drafts.append(run)
-        run.values.append(value)
+    def read(self, lines: "Alike", drafts: "list[Draft | Run | ClawqError]") -> None:
+        """Put them behind the drafts, into the last run where they belong there; errors in their places.
+
+        Raises LeaseLost.
+        """
+        shape, (_, payloads, keys, commands) = _shape(lines), lines
+        count = max(len(payloads), len(keys), len(commands), 1)
+        for at in range(count):
+            run = self._runs.get(shape)
+            try:
+                if run is None:
+                    drafts.append(self._first(shape, lines, at))
+                    continue
+                if drafts[-1] is not run:
+                    run = self._runs[shape] = Run(run.draft, run.columns)
+                    drafts.append(run)
+                if not keys and not commands and max(map(len, payloads), default=0) <= SMALL:
+                    run.values.extend(payloads[at:] or [""])
+                    return
+                run.values.append(self._own(lines, at))
+            except LeaseLost:
+                raise
+            except ClawqError as error:
+                drafts.append(error)
+
+    def _first(self, shape: "Shape", lines: "Alike", at: int) -> "Draft":
+        text, payloads, keys, commands = lines
+        payload = payloads[at] if payloads else None
+        key = keys[at] if keys else None
+        command = commands[at] if commands else None
+        given = whole((text, payload, key, command))
+        assert given is not None
+        draft = self._make(given)  # an error is this line's; the next of its shape has it again
+        if shape not in self._runs:
+            alone = (
+                draft.lighter is not None
+                or draft.same is not None
+                or draft.parent is not None
+                or (draft.command is None and draft.frame.template is not None)
+            )
+            own = (payload, command, key)
+            columns = tuple(name for name, value in zip(OWN, own, strict=True) if value is not None)
+            self._runs[shape] = None if alone else Run(draft, columns)
+        return draft
+
+    def _own(self, lines: "Alike", at: int) -> str:
+        _, payloads, keys, commands = lines
+        own = []
+        if payloads:
+            values.check_payload(payloads[at])
+            own.append(payloads[at])
+        if commands:
+            own.append(values.json_array(values.command_words(commands[at])))
+        if keys:
+            own.append(values.read_key("--dedupe-key", keys[at], self._now))
+        return SEPARATOR.join(own)

@@ -1,32 +1,27 @@
 """``clawq enqueue --batch``: one JSON object a line in, one transaction per thousand, answers in order."""
 
-import json
 import os
 import select
 
-from clawq import lines
 from clawq.cli import write_error, write_out
 from clawq.client import Producer, refusal
 from clawq.errors import ClawqError, UsageError
+from clawq.lines import LINE_MAX, Reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from clawq.client import Answers, Receipt
+    from clawq.lines import Read
 
-    Read = dict[str, object] | lines.Cut | ClawqError
 
 AT_ONCE = 1_000
 AT_ONCE_BYTES = 8 << 20
 """A thousand lines may be large ones: what is held in memory has a bound too."""
-LINE_MAX = 1 << 20
-"""Payload, command and environment at their largest, escaped."""
 QUIET_S = 0.2
 """A pipe that is silent for so long is not made to wait for the thousandth line."""
 LINES_OF_ERRORS = 100
-SHAPES = 1_000
-"""How many shapes of lines are remembered."""
 
 SEVERITY = (0, 75, 65, 1, 2, 78, 77, 74)
 """Exit codes, the mildest first: the batch exits with the most severe of its lines."""
@@ -35,15 +30,12 @@ SEVERITY = (0, 75, 65, 1, 2, 78, 77, 74)
 class Batch:
     """Counts and answers of one run."""
 
-    __slots__ = ("accepted", "before", "code", "duplicates", "form", "line", "refused", "shapes")
+    __slots__ = ("accepted", "code", "duplicates", "form", "refused")
 
     def __init__(self, form: str) -> None:
         self.form = form
-        self.line = self.accepted = self.duplicates = self.refused = 0
+        self.accepted = self.duplicates = self.refused = 0
         self.code = 0
-        self.before = ""
-        self.shapes: dict[str, bool] = {}
-        """Of the texts that lines leave when they are cut: whether they may be."""
 
     def answer(self, numbers: "list[int]", answers: "Answers", explained: bool = False) -> None:
         """Write what became of the lines with these numbers; why, unless that has been `explained`."""
@@ -89,13 +81,12 @@ def run_batch(given: "dict[str, object]", switches: "dict[str, object]") -> int:
     stopped = False
     try:
         with Producer() as producer:
-            for chunk in _chunks(descriptor, batch):
-                numbers = [number for number, _ in chunk]
+            for numbers, jobs in _chunks(descriptor):
                 try:
-                    answers = producer.enqueue_lines([job for _, job in chunk], bool(switches["dry_run"]))
+                    answers = producer.enqueue_lines(jobs, bool(switches["dry_run"]))
                 except ClawqError as error:
                     # The queue itself does not answer: neither would it for the lines after these.
-                    batch.answer(numbers, [(error, 1) for _ in chunk], explained=True)
+                    batch.answer(numbers, [(error, 1) for _ in numbers], explained=True)
                     write_error(f"lines {numbers[0]} to {numbers[-1]}, and none after them: {error}")
                     stopped = True
                     break
@@ -125,49 +116,25 @@ def _open(path: str) -> int:
         raise UsageError(f"--batch {path!r:.200}", why) from None
 
 
-def _chunks(descriptor: int, batch: Batch) -> "Iterator[list[tuple[int, Read]]]":
-    """Numbered lines, read: a thousand at once, or what there is when the input is silent."""
-    chunk: list[tuple[int, Read]] = []
-    size = 0
+def _chunks(descriptor: int) -> "Iterator[tuple[list[int], list[Read]]]":
+    """Lines, as their numbers and what was read: a thousand, or what there is when the input is silent."""
+    reader = Reader()
+    numbers: list[int] = []
+    jobs: list[Read] = []
+    number = size = 0
     for line in _lines(descriptor):
-        if line is None:
-            if chunk:
-                yield chunk
-            chunk, size = [], 0
-            continue
-        batch.line += 1
-        if not line.strip():
-            continue
-        chunk.append((batch.line, _read_line(line, batch)))
-        size += len(line)
-        if len(chunk) == AT_ONCE or size > AT_ONCE_BYTES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
-
-
-def _read_line(line: bytes, batch: Batch) -> "Read":
-    if len(line) > LINE_MAX:
-        return UsageError(f"it has more than {LINE_MAX} bytes", "pass a reference to large things")
-    try:
-        text = line.decode()
-        found = lines.cut(text, batch.before)
-        if found is not None:
-            cut, batch.before = found
-            good = batch.shapes.get(cut[0])
-            if good is None:
-                if len(batch.shapes) >= SHAPES:
-                    batch.shapes.clear()
-                good = batch.shapes[cut[0]] = lines.is_well_cut(cut)
-            if good:
-                return cut
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return UsageError(f"it is not JSON ({error})", "one object a line")
-    if not isinstance(value, dict):
-        return UsageError("it is not a JSON object", 'such as {"kind": "site.qa", "payload": {}}')
-    return value
+        if line is not None:
+            number += 1
+            if not line or line.isspace():
+                continue
+            numbers.append(number)
+            reader.read(line, jobs)
+            size += len(line)
+        if jobs and (line is None or len(numbers) == AT_ONCE or size > AT_ONCE_BYTES):
+            yield numbers, jobs
+            numbers, jobs, size = [], [], 0
+    if jobs:
+        yield numbers, jobs
 
 
 def _lines(descriptor: int) -> "Iterator[bytes | None]":

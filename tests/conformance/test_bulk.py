@@ -9,7 +9,7 @@ from typing import Any
 
 import apsw
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from clawq import lines
@@ -104,13 +104,6 @@ def _told(answer: Receipt | ClawqError) -> str:
     )
 
 
-def _cut_or_whole(text: str, before: str) -> tuple[Any, str]:
-    found = lines.cut(text, before)
-    assert found is not None
-    line, before = found
-    return (line if lines.is_well_cut(line) else json.loads(text)), before
-
-
 @pytest.fixture(params=[True, False], ids=["carray", "no carray"])
 def _with_and_without_carray(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -134,10 +127,9 @@ def test_written_together_as_one_by_one(home: Home, repeat: int, monkeypatch: py
         one_by_one = _state(producer.intake.db)
         check_books(producer.intake.db)
         producer.intake.db.execute("DELETE FROM jobs; DELETE FROM dedupe; DELETE FROM sqlite_sequence")
-        before, batch = "", []
+        reader, batch = lines.Reader(), []
         for text in texts:
-            line, before = _cut_or_whole(text, before)
-            batch.append(line)
+            reader.read(text.encode(), batch)
         together = producer.enqueue_many(batch)
         assert [_told(each) for each in together] == [_told(each) for each in alone]
         assert _state(producer.intake.db) == one_by_one
@@ -186,6 +178,56 @@ def test_a_line_that_was_cut_is_still_what_was_written(
     if isinstance(whole.get("payload"), bytes):
         whole["payload"] = json.loads(whole["payload"])  # type: ignore[arg-type]  # it was looked at
     assert whole == line
+
+
+def _each(read: list[Any]) -> list[Any]:
+    """What was read, line by line again."""
+    found: list[Any] = []
+    for one in read:
+        if isinstance(one, tuple):
+            text, *own = one
+            for at in range(max(1, *map(len, own))):
+                job = lines.whole((text, *(values[at] if values else None for values in own)))
+                assert job is not None
+                if isinstance(job.get("payload"), bytes):
+                    job["payload"] = json.loads(job["payload"])  # type: ignore[arg-type]  # it was looked at
+                found.append(job)
+        else:
+            found.append("bad" if isinstance(one, ClawqError) else one)
+    return found
+
+
+_SIMILAR = st.tuples(
+    st.sampled_from(
+        [
+            '{"command":["true"],"payload":%s}',
+            '{"payload": %s, "kind": "k"}',
+            '{"payload": %s, "dedupe_key": "a"}',
+            '{"env":{"payload":%s},"payload":1}',
+            '{"command":["echo","%s"]}',
+            '{"kind":"k"}%.0s',
+            "%s",
+        ]
+    ),
+    st.sampled_from(
+        ["1", "null", '"x"', '{"n": 2}', "1,2", '1,"kind":"k"', '1}, {"payload":1', '"\\"', "NaN", "", "é "]
+    ),
+)
+
+
+@example([('{"env":{"payload":%s},"payload":1}', "null"), ('{"env":{"payload":%s},"payload":1}', "1")])
+@given(st.lists(_SIMILAR, min_size=1, max_size=12))
+def test_lines_that_are_read_together_are_what_each_is_alone(parts: list[tuple[str, str]]) -> None:
+    texts = [form % value for form, value in parts]
+    reader = lines.Reader()
+    together: list[Any] = []
+    alone: list[Any] = []
+    for text in texts:
+        reader.read(text.encode(), together)
+        lines.Reader().read(text.encode(), alone)
+    assert _each(together) == _each(alone)
+    for text, job in zip(texts, _each(together), strict=True):
+        assert job == "bad" or job == json.loads(text)
 
 
 @pytest.mark.parametrize(
