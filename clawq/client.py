@@ -18,7 +18,7 @@ from clawq.when import iso
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from clawq.lines import Alike
     from clawq.paths import Home
@@ -173,9 +173,15 @@ class Producer:
         return answers
 
     def enqueue_lines(
-        self, batch: "Sequence[Mapping[str, object] | Alike | ClawqError]", dry_run: bool = False
+        self,
+        batch: "Sequence[Mapping[str, object] | Alike | ClawqError]",
+        dry_run: bool = False,
+        meanwhile: "Callable[[], None] | None" = None,
     ) -> "Answers":
-        """The same, with one answer for jobs that follow each other and are answered alike."""
+        """The same, with one answer for jobs that follow each other and are answered alike.
+
+        `meanwhile` is called when only the commit is left to be done, which waits for the disk.
+        """
         now = time.time_ns() // 1_000_000
         ticking = supervisor_ticks(self.home, now)
         drafter = Drafter(self.intake, now)
@@ -185,7 +191,7 @@ class Producer:
                     self.follow_config(now)
                     drafts = drafter.read(batch)
                     refused: dict[tuple[str, str, str], int] = {}
-                    answers = self._write(drafts, now, ticking, dry_run, refused)
+                    answers = self._write(drafts, now, ticking, dry_run, refused, meanwhile)
                     if answers is not None:
                         break
                 else:
@@ -242,6 +248,7 @@ class Producer:
         ticking: bool,
         dry_run: bool,
         refused: "dict[tuple[str, str, str], int]",
+        meanwhile: "Callable[[], None] | None",
     ) -> "Answers | None":
         """One transaction; None when the configuration changed since it was read.
 
@@ -290,6 +297,8 @@ class Producer:
                             first = None if dry_run else intake.last_id() - count + 1
                             answers.append((_plain_receipt(draft.draft, first), count))
                 intake.finish()
+                if meanwhile is not None:
+                    meanwhile()
                 if dry_run:
                     raise _DryRun
         except _DryRun:

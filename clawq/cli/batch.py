@@ -4,6 +4,7 @@ import os
 import select
 
 from clawq.cli import write_error, write_out
+from clawq.cli.ahead import Ahead
 from clawq.client import Producer, refusal
 from clawq.errors import ClawqError, UsageError
 from clawq.lines import LINE_MAX, Reader
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
     from clawq.client import Answers, Receipt
     from clawq.lines import Read
+
+    Chunk = tuple[list[int], list[Read]]
+    """The numbers of lines, and what was read."""
 
 
 AT_ONCE = 1_000
@@ -81,9 +85,10 @@ def run_batch(given: "dict[str, object]", switches: "dict[str, object]") -> int:
     stopped = False
     try:
         with Producer() as producer:
-            for numbers, jobs in _chunks(descriptor):
+            chunks = Ahead(_chunks(descriptor))
+            for numbers, jobs in chunks:
                 try:
-                    answers = producer.enqueue_lines(jobs, bool(switches["dry_run"]))
+                    answers = producer.enqueue_lines(jobs, bool(switches["dry_run"]), chunks.ask)
                 except ClawqError as error:
                     # The queue itself does not answer: neither would it for the lines after these.
                     batch.answer(numbers, [(error, 1) for _ in numbers], explained=True)
@@ -116,8 +121,8 @@ def _open(path: str) -> int:
         raise UsageError(f"--batch {path!r:.200}", why) from None
 
 
-def _chunks(descriptor: int) -> "Iterator[tuple[list[int], list[Read]]]":
-    """Lines, as their numbers and what was read: a thousand, or what there is when the input is silent."""
+def _chunks(descriptor: int) -> "Iterator[Chunk]":
+    """A thousand lines at once, or what there is when the input is silent."""
     reader = Reader()
     numbers: list[int] = []
     jobs: list[Read] = []
