@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from clawq.host import platform
+from clawq.host.mounts import mounts
 
 SHARE_OF_CEILING = 0.75
 """The default limit: the rest is left to what else the account does, and to what agents start unannounced."""
@@ -92,14 +93,9 @@ def pids_folders(cgroup: str, mountinfo: str) -> list[str]:
         elif "pids" in controllers.split(","):
             groups["cgroup"] = path
     folders = []
-    for line in mountinfo.splitlines():
-        before, _, after = line.partition(" - ")
-        place, kind = before.split(), after.split()
-        if len(place) < 5 or len(kind) < 3 or kind[0] not in groups:
-            continue
-        if kind[0] == "cgroup" and "pids" not in kind[2].split(","):
-            continue
-        folders += _with_ancestors(_unescaped(place[4]), _unescaped(place[3]), groups[kind[0]])
+    for root, mount, kind, options in mounts(mountinfo):
+        if kind in groups and (kind == "cgroup2" or "pids" in options.split(",")):
+            folders += _with_ancestors(mount, root, groups[kind])
     return list(dict.fromkeys(folders))
 
 
@@ -115,12 +111,6 @@ def _with_ancestors(mount: str, root: str, group: str) -> list[str]:
     if ".." in names:
         names = []
     return ["/".join([mount.rstrip("/"), *names[:depth]]) for depth in range(len(names), -1, -1)]
-
-
-def _unescaped(path: str) -> str:
-    for code, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        path = path.replace(code, sign)
-    return path
 
 
 def _int_in(path: str) -> int | None:

@@ -6,6 +6,7 @@ import ctypes
 import os
 
 from clawq.host import platform
+from clawq.host.mounts import mounts
 
 _MAC_STATFS_TYPE = 72
 """Where macOS's ``struct statfs`` (64-bit inodes) has f_fstypename, 16 bytes."""
@@ -45,22 +46,11 @@ def filesystem_of(folder: str) -> str | None:
 def type_in_mountinfo(text: str, path: str) -> str | None:
     """By the text of /proc/self/mountinfo: the mount point nearest to `path`; of several the last mounted."""
     best, kind = "", None
-    for line in text.splitlines():
-        before, _, after = line.partition(" - ")
-        fields, rest = before.split(), after.split()
-        if len(fields) < 5 or not rest:
-            continue
-        point = _unescaped(fields[4])
+    for _, point, type_, _ in mounts(text):
         inside = point == "/" or path == point or path.startswith(point + "/")
         if inside and len(point) >= len(best):
-            best, kind = point, rest[0]
+            best, kind = point, type_
     return kind
-
-
-def _unescaped(text: str) -> str:
-    for code in ("040", "011", "012", "134"):
-        text = text.replace(f"\\{code}", chr(int(code, 8)))
-    return text
 
 
 def _mac_filesystem(folder: str) -> str | None:
