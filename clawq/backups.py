@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import shutil
 import stat
 import time
@@ -18,16 +17,14 @@ from dataclasses import dataclass, field
 import apsw
 
 from clawq.errors import Busy, ClawqError, StorageError, UsageError
-from clawq.host import attempt_file, instance
+from clawq.host import attempt_file, instance, logs
 from clawq.paths import Home, make_private_dir
 from clawq.store import copies, merge, migrate
-from clawq.store.connection import BUSY_MS, open_db, open_readonly, storage_errors, sync
+from clawq.store.connection import BUSY_MS, UNREADABLE, open_db, open_readonly, storage_errors, sync
 from clawq.store.copies import Content
 from clawq.store.merge import Merged, Settled
 
-_LOG = re.compile(r"(\d{1,18})\.\d+\.(\d{1,18})\.log")
 _NOT_KEPT = "no copy was kept; `clawq restore` takes an earlier one"
-_UNREADABLE = (apsw.NotADBError, apsw.CorruptError, apsw.FormatError)
 BESIDE = ("-wal", "-shm")
 """Files that belong to a database in use."""
 
@@ -80,7 +77,7 @@ def back_up(home: Home, path: str, force: bool = False) -> Backup:
             at = time.time_ns() // 1_000_000
             try:
                 copies.copy(db, draft.name)
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 raise StorageError(f"{home.db} is damaged ({error})", _NOT_KEPT) from error
             made = copies.open_copy(draft.name)
             try:
@@ -144,8 +141,8 @@ def restore(home: Home, source: str) -> Restored:
         make_private_dir(home.data)
         lock = instance.acquire(home.lock)
     if lock is None:
-        holder = instance.read(home.lock)
-        who = f" (pid {holder.pid})" if holder and holder.is_alive() else ""
+        holder = instance.living(home.lock)
+        who = f" (pid {holder.pid})" if holder else ""
         raise Busy(
             f"a supervisor is running here{who}", "`clawq stop --drain` ends it when nothing runs any more"
         )
@@ -200,8 +197,8 @@ def _attempt_files(home: Home) -> dict[int, str]:
         names = os.listdir(home.run)
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    stems = [name.removesuffix(attempt_file.SUFFIX) for name in names if name.endswith(attempt_file.SUFFIX)]
-    return {int(stem): attempt_file.path_of(home.run, int(stem)) for stem in stems if stem.isdigit()}
+    tokens = [attempt_file.token_of(name) for name in names if name.endswith(attempt_file.SUFFIX)]
+    return {token: attempt_file.path_of(home.run, token) for token in tokens if token is not None}
 
 
 def _restore(home: Home, source: str) -> Restored:
@@ -246,7 +243,7 @@ def _open_current(home: Home) -> apsw.Connection | None:
     try:
         return open_db(home, owner=True)
     except StorageError as error:
-        if isinstance(error.__cause__, _UNREADABLE):
+        if isinstance(error.__cause__, UNREADABLE):
             return None
         raise
 
@@ -268,7 +265,7 @@ def _write_over(
             if readable:
                 try:
                     merged = merge.merge(made, replaced)
-                except _UNREADABLE:
+                except UNREADABLE:
                     readable = False
             if not readable:
                 merge.go_on_above(made, *_numbers_seen(home))
@@ -294,7 +291,7 @@ def _keep(home: Home, reader: apsw.Connection, replaced: str) -> bool:
             copies.copy(reader, draft.name)
             draft.place(replace=False)
         return True
-    except _UNREADABLE:
+    except UNREADABLE:
         _keep_files(home, replaced)
         return False
 
@@ -347,9 +344,9 @@ def _numbers_seen(home: Home) -> tuple[int, int]:
         names = os.listdir(home.logs)
     except FileNotFoundError:
         names = []
-    seen = [found for found in map(_LOG.fullmatch, names) if found]
-    jobs = [int(found[1]) for found in seen]
-    tokens = [int(found[2]) for found in seen]
+    seen = [found for found in map(logs.whose, names) if found]
+    jobs = [job_id for job_id, _ in seen]
+    tokens = [token for _, token in seen]
     return max(jobs, default=0), max([*tokens, *_attempt_files(home)], default=0)
 
 

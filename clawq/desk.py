@@ -118,8 +118,8 @@ def read_settings(home: Home, db: apsw.Connection | None) -> tuple[Settings, str
 
 def look_for_supervisor(home: Home, now: int) -> Supervisor:
     """Who runs this queue; never tries the lock, and never forks."""
-    holder = instance.read(home.lock)
-    if holder is None or not holder.is_alive():
+    holder = instance.living(home.lock)
+    if holder is None:
         return Supervisor(False)
     silent = max(0, now - holder.last_tick)
     return Supervisor(

@@ -7,17 +7,16 @@ A sweep goes in small steps, so that nobody waits for it: a supervisor takes one
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator
 
 import apsw
 
+from clawq.host import logs
 from clawq.paths import Home
 from clawq.settings import Limits
 from clawq.store import jobs, retention
 
-_LOG = re.compile(r"([0-9]{1,18})\.[0-9]+\.[0-9]+\.log")
 _MB = 1 << 20
 
 
@@ -98,9 +97,9 @@ class Sweep:
             with os.scandir(self.home.logs) as entries:
                 found: list[tuple[int, os.DirEntry[str]]] = []
                 for entry in entries:
-                    name = _LOG.fullmatch(entry.name)
-                    if name is not None:
-                        found.append((int(name[1]), entry))
+                    whose = logs.whose(entry.name)
+                    if whose is not None:
+                        found.append((whose[0], entry))
                     if len(found) >= self.batch:
                         self._weigh(found)
                         found = []

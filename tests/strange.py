@@ -10,10 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from clawq.host import instance
+from clawq.host import instance, logs
 from clawq.paths import find_home
-from clawq.store.attempts import Claim
-from clawq.supervisor import admit, loop, state, voice
+from clawq.supervisor import loop, state, voice
 
 
 def main(clock: str, busy_ms: str, taken: str) -> int:
@@ -23,15 +22,15 @@ def main(clock: str, busy_ms: str, taken: str) -> int:
     loop.wall_ms = wrong  # type: ignore[attr-defined]
     loop.BUSY_MS = int(busy_ms)  # type: ignore[attr-defined]
     home = find_home()
-    name_log = admit.log_name
+    name_of = logs.name_of
 
-    def named(claim: Claim, token: int) -> str:
-        name = name_log(claim, token)
-        if (claim.job_id, claim.number) == (int(taken), 1):
+    def named(job_id: int, number: int, token: int) -> str:
+        name = name_of(job_id, number, token)
+        if (job_id, number) == (int(taken), 1):
             os.makedirs(os.path.join(home.logs, name))
         return name
 
-    admit.log_name = named  # type: ignore[attr-defined]
+    logs.name_of = named
     os.makedirs(home.data, mode=0o700, exist_ok=True)
     held = instance.acquire(home.lock)
     assert held is not None

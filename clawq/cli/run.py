@@ -52,14 +52,15 @@ def run(
         make_private_dir(home.data)
         held = instance.acquire(home.lock)
     if held is None:
-        holder = instance.read(home.lock)
-        alive = holder is not None and holder.is_alive()
-        who = f" (pid {holder.pid})" if holder and alive else ""
-        if not standby and alive:
+        holder = instance.living(home.lock)
+        who = f" (pid {holder.pid})" if holder else ""
+        if not standby and holder:
             raise Busy(f"a supervisor is already running here{who}", "`clawq stop` ends it, --standby waits")
         if not standby:
             raise Busy(f"{home.lock} is held", "an upgrade or a restore is under way; --standby waits for it")
-        say_on_stderr(f"waiting for the supervisor that is running{who}" if alive else "waiting for the lock")
+        say_on_stderr(
+            f"waiting for the supervisor that is running{who}" if holder else "waiting for the lock"
+        )
         held = instance.wait_for(home.lock)
     if sys.stderr.isatty() and not until_idle:
         words.note("Ctrl-C here lets jobs finish; `clawq status` elsewhere shows the queue")
@@ -99,8 +100,8 @@ def stop(
     if drain and now:
         raise UsageError("--drain and --now exclude each other", "give one of them")
     home = find_home()
-    holder = instance.read(home.lock)
-    if holder is None or not holder.is_alive():
+    holder = instance.living(home.lock)
+    if holder is None:
         check_folder(home.data)
         _tell_end(None, as_json)
         return 0

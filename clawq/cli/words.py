@@ -13,6 +13,7 @@ from clawq.errors import NoSuchJob, Refused, UsageError, WrongState
 from clawq.paths import find_home, supervisor_ticks
 from clawq.rules.spans import jobs as jobs
 from clawq.rules.spans import short as short
+from clawq.rules.spans import size as size
 from clawq.values import JOB_ID_MAX, near
 
 _SEVERITY = (0, 1, 75, 65)
@@ -79,13 +80,6 @@ def moment(at: int | None, now: int) -> str:
     if there[:3] == here[:3]:
         return time.strftime("%H:%M", there)
     return time.strftime("%a %H:%M" if 0 < at - now < 6 * 86_400_000 else "%Y-%m-%d", there)
-
-
-def size(mb: int | None) -> str:
-    """Mebibytes for people: ``512 MB``, ``5.1 GB``."""
-    if mb is None:
-        return "-"
-    return f"{mb} MB" if mb < 1024 else f"{mb / 1024:.1f} GB"
 
 
 def times(count: int) -> str:

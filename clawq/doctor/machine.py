@@ -14,18 +14,11 @@ def check(patient: Patient) -> list[Check]:
     limits, asked = patient.settings.limits, patient.settings.host.max_user_procs
     pid = patient.supervisor.pid
     sample = load.sample(patient.home.data)
-    default = load.default_max_user_procs()
-    in_use, gate = sample.user_procs, default
-    if isinstance(asked, int):
-        gate = asked
-    elif sample.tasks is not None:
-        in_use, gate = sample.tasks
-    elif asked == "off":
-        gate = None
+    in_use, gate = load.process_gate(sample, asked, load.default_max_user_procs())
     apart = frozenset({os.getpid(), *([pid] if pid else [])})
     left = strays.strays(patient.home.run, patient.seen.tokens, apart) if patient.db is not None else []
     return [
-        checks.ceiling(asked, gate if asked is None else default, ceiling.process_ceiling(), in_use),
+        checks.ceiling(asked, gate, ceiling.process_ceiling(), in_use),
         checks.room(limits.max_running, patient.seen.footprints, gate, in_use),
         checks.descriptors(strays.descriptor_limit(pid), limits.max_running),
         checks.orphans(left),

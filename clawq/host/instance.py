@@ -100,6 +100,12 @@ def _open(path: str) -> int:
     return descriptor
 
 
+def living(path: str) -> Holder | None:
+    """Who holds the lock, as its file says; None for one that is dead."""
+    holder = read(path)
+    return holder if holder is not None and holder.is_alive() else None
+
+
 def read(path: str) -> Holder | None:
     """What the lock file says; None when there is none, or nobody has written it."""
     try:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from clawq.host import ceiling, platform
 from clawq.host.ceiling import Tasks
+from clawq.settings import gate
 
 
 class HostSample(NamedTuple):
@@ -43,6 +44,19 @@ def default_max_user_procs() -> int | None:
     """Three quarters of the account's ceiling; None where there is none."""
     lowest = ceiling.process_ceiling()
     return None if lowest is None else ceiling.share_of(lowest)
+
+
+def process_gate(
+    sample: HostSample | None, asked: int | str | None, default: int | None
+) -> tuple[int | None, int | None]:
+    """What the process gate compares: in use, and the limit (None: there is none).
+
+    A configured limit (`asked`) is of processes. The default is a share of the kernel's own ceiling, and
+    where that counts threads (Linux) so does the gate.
+    """
+    if asked is None and sample is not None and sample.tasks is not None:
+        return sample.tasks
+    return None if sample is None else sample.user_procs, default if asked is None else gate(asked)
 
 
 def _account(uid: int) -> platform.Account | None:

@@ -24,6 +24,20 @@ _NOTE = re.compile(
 _NOTE_BYTES = 128
 
 
+_NAME = re.compile(r"([0-9]{1,18})\.[0-9]+\.([0-9]{1,18})\.log")
+
+
+def name_of(job_id: int, number: int, token: int) -> str:
+    """The bare name of an attempt's log."""
+    return f"{job_id}.{number}.{token}.log"
+
+
+def whose(name: str) -> tuple[int, int] | None:
+    """(job, token) of the attempt that a log's bare name speaks of; None for what is no log of ours."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else (int(found[1]), int(found[2]))
+
+
 class Plan(NamedTuple):
     """Keep the first `head` bytes and the last `tail` ones."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from clawq.rules.spans import short
+from clawq.rules.spans import short, size
 
 OK, WARN, BAD = "ok", "warn", "bad"
 
@@ -152,12 +152,12 @@ def filesystem(kind: str | None, folder: str) -> Check:
 def disk(free_mb: int | None, floor: int | None) -> Check:
     if free_mb is None:
         return Check("disk", OK, "its free space cannot be told")
-    text = f"{_size(free_mb)} free"
+    text = f"{size(free_mb)} free"
     if floor is not None and free_mb < floor:
         fix = "free some: `clawq prune` removes ended jobs with their logs"
-        return Check("disk", BAD, f"{text}, and nothing starts below {_size(floor)}", fix)
+        return Check("disk", BAD, f"{text}, and nothing starts below {size(floor)}", fix)
     if floor is not None and free_mb < 2 * floor:
-        return Check("disk", WARN, f"{text}; nothing starts below {_size(floor)}", "`clawq prune` frees some")
+        return Check("disk", WARN, f"{text}; nothing starts below {size(floor)}", "`clawq prune` frees some")
     return Check("disk", OK, text)
 
 
@@ -183,7 +183,7 @@ def programs(found: Sequence[Program], whose: str) -> list[Check]:
     return checks
 
 
-def ceiling(asked: int | str | None, default: int | None, most: int | None, in_use: int | None) -> Check:
+def ceiling(asked: int | str | None, gate: int | None, most: int | None, in_use: int | None) -> Check:
     """The process gate against what the account may really have."""
     used = "" if in_use is None else f", {in_use} in use"
     if asked == "off":
@@ -194,18 +194,20 @@ def ceiling(asked: int | str | None, default: int | None, most: int | None, in_u
     if isinstance(asked, int):
         end = "" if most is None else f" of {most}"
         return Check("processes", OK, f"gate at {asked}{end}{used}")
-    if default is None:
+    if gate is None:
         return Check("processes", OK, f"no ceiling{used}")
-    return Check("processes", OK, f"gate at {default} of {most}{used}")
+    return Check("processes", OK, f"gate at {gate} of {most}{used}")
 
 
 def room(max_running: int, footprints: Mapping[str, float], gate: int | None, in_use: int | None) -> Check:
     """Whether max_running of the largest kind fit below the process gate."""
-    if not footprints or gate is None:
+    if not footprints:
         return Check("room", OK, f"max_running {max_running}, no kind measured yet")
     kind, procs = max(footprints.items(), key=lambda item: item[1])
     need = int(max_running * procs)
     text = f"{max_running} of {kind} at once are {need} processes"
+    if gate is None:
+        return Check("room", OK, text)
     free = gate - min(gate, in_use or 0)
     if need > gate:
         return Check(
@@ -252,7 +254,3 @@ def crontab(twice: Sequence[str], scheduled: int, problem: str | None) -> Check:
     if not scheduled:
         return Check("crontab", OK, "no [[schedules]]")
     return Check("crontab", OK, f"not checked: {problem}" if problem else "no kind is in both")
-
-
-def _size(mb: int) -> str:
-    return f"{mb} MB" if mb < 1024 else f"{mb / 1024:.1f} GB"

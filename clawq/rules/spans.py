@@ -1,4 +1,4 @@
-"""How long and how many, in a word."""
+"""How long, how many and how much, in a word."""
 
 from __future__ import annotations
 
@@ -21,3 +21,10 @@ def short(seconds: float | None) -> str:
 def jobs(count: int) -> str:
     """``1 job``, ``12 jobs``."""
     return "1 job" if count == 1 else f"{count} jobs"
+
+
+def size(mb: int | None) -> str:
+    """Mebibytes for people: ``512 MB``, ``5.1 GB``; ``-`` for None."""
+    if mb is None:
+        return "-"
+    return f"{mb} MB" if mb < 1024 else f"{mb / 1024:.1f} GB"

@@ -37,7 +37,7 @@ OWNERS_STATEMENTS = 500
 BACKSTOP_PAGES = 16_000
 """A producer folds the log of writes back itself when nobody else has done so for 64 MB of it."""
 
-_UNREADABLE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+UNREADABLE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _NO_ROOM = (apsw.FullError, apsw.IOError)
 _NO_ACCESS = (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError, apsw.NoLFSError)
 _BUSY = (apsw.BusyError, apsw.LockedError, apsw.ProtocolError)
@@ -301,7 +301,7 @@ class storage_errors:
             from clawq.store.holder import who_holds
 
             raise Busy(f"{self.path} is locked by {who_holds(self.path)}", "try again in a moment") from error
-        if issubclass(kind, _UNREADABLE):
+        if issubclass(kind, UNREADABLE):
             raise StorageError(
                 f"{self.path} cannot be read ({error})", "restore a backup; clawq never replaces the file"
             ) from error

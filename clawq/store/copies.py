@@ -10,7 +10,7 @@ from typing import NamedTuple
 import apsw
 
 from clawq.errors import StorageError
-from clawq.store.connection import APPLICATION_ID, SCHEMA_VERSION, sqlite_name, sync
+from clawq.store.connection import APPLICATION_ID, SCHEMA_VERSION, UNREADABLE, sqlite_name, sync
 
 PAGES = 1_000
 """Copied at a time: Ctrl-C is heard in between."""
@@ -67,7 +67,7 @@ def check(db: apsw.Connection, path: str, fix: str) -> None:
         found = [str(row[0]) for row in db.execute("PRAGMA integrity_check(1)")]
         found = found if found != ["ok"] else []
         found += [f"{row[0]} refers to a missing {row[2]}" for row in db.execute("PRAGMA foreign_key_check")]
-    except (apsw.NotADBError, apsw.CorruptError, apsw.FormatError) as error:
+    except UNREADABLE as error:
         raise StorageError(f"{path} is damaged, or no database ({error})", fix) from error
     if found:
         raise StorageError(f"{path} is damaged ({' '.join(found[0].split())})", fix)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import apsw
 
+from clawq.host import load, logs
 from clawq.host.load import HostSample
 from clawq.rules import admission, fairness, ramp
 from clawq.rules.admission import Park, Start, Wait
@@ -19,7 +20,7 @@ from clawq.states import BANDS
 from clawq.store import attempts, counts, lanes, ledger, waits
 from clawq.store.lanes import Told
 from clawq.store.ledger import BudgetRule
-from clawq.supervisor.start import Ticket, log_name
+from clawq.supervisor.start import Ticket
 from clawq.supervisor.state import State
 
 RAMP_STEP_MS = 2_000
@@ -208,17 +209,7 @@ def _host(state: State, settings: Settings, spawn_closed_until: int, now: int) -
 
 
 def _processes(state: State, settings: Settings) -> tuple[int | None, int | None]:
-    """What the process gate compares: in use, limit.
-
-    A configured limit is of processes. The default is a share of the kernel's own ceiling, and where that
-    counts threads (Linux) so does the gate.
-    """
-    sample, asked = state.sample, settings.host.max_user_procs
-    if asked is not None:
-        return (None if sample is None else sample.user_procs), gate(asked)
-    if sample is not None and sample.tasks is not None:
-        return sample.tasks
-    return (None if sample is None else sample.user_procs), state.default_max_procs
+    return load.process_gate(state.sample, settings.host.max_user_procs, state.default_max_procs)
 
 
 def machine(state: State, settings: Settings) -> counts.Machine:
@@ -247,7 +238,7 @@ def _claim(state: State, settings: Settings, head: Head, token: int, now: int) -
         return None
     kind = settings.kind(claim.kind, claim.band_name)
     timeout_ms = kind.timeout_ms if claim.timeout_ms is None else claim.timeout_ms
-    log = log_name(claim, token)
+    log = logs.name_of(claim.job_id, claim.number, token)
     attempts.open_attempt(
         state.db,
         claim,

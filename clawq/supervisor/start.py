@@ -40,10 +40,6 @@ class NotStarted(NamedTuple):
     error: str
 
 
-def log_name(claim: Claim, token: int) -> str:
-    return f"{claim.job_id}.{claim.number}.{token}.log"
-
-
 def start(
     ticket: Ticket, settings: Settings, home: Home, environments: Environments, mono: int
 ) -> Agent | NotStarted:

@@ -85,6 +85,10 @@ def test_verdicts(check: Check, verdict: str) -> None:
     assert bool(check.fix) == (verdict != OK)
 
 
+def test_a_gate_that_is_off_leaves_the_measured_kinds_measured() -> None:
+    assert checks.room(8, {"qa": 13.0}, None, 5).text == "8 of qa at once are 104 processes"
+
+
 def test_each_program_that_is_missing_is_a_line() -> None:
     found = [
         Program("a", "x", True, False),
