@@ -68,9 +68,9 @@ def logs(
     job_id = words.job_id(id)
     number = None if attempt is None else words.number(attempt, "--attempt", 1)
     last = None if lines is None else words.number(lines, "-n", 0)
-    chosen = _choose(job_id, _look(job_id), number)
+    look = _look(job_id)
+    chosen = _choose(job_id, look, number)
     if chosen is None and not follow:
-        look = _look(job_id)
         raise NoOutput(
             f"job {job_id} is {look.state} and has not run", f"`clawq why {job_id}` says what it waits for"
         )

@@ -12,6 +12,8 @@ from clawq.paths import Home
 from clawq.supervisor.agents import Agent, job_file
 
 KILL_AGAIN_MS = 1_000
+SWEEP_PAUSE_MS = 50
+"""Between looks at what is left behind by one that has ended."""
 SPENT_MS = 500
 MOST_SPENT = 4_000
 """Attempts, most with one file of 4 KB."""

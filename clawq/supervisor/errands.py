@@ -20,7 +20,7 @@ from clawq.host import attempt_file, output, platform, processes
 from clawq.host.agent import CannotStart, SpawnFailed
 from clawq.host.processes import Process
 from clawq.paths import size_of
-from clawq.supervisor.end import KILL_AGAIN_MS, remove
+from clawq.supervisor.end import KILL_AGAIN_MS, SWEEP_PAUSE_MS, remove
 from clawq.supervisor.environ import encoded
 
 AT_ONCE = 2
@@ -30,7 +30,6 @@ MOST_OUTPUT = 1 << 20
 """Bytes; only the last line is kept."""
 AGAIN_MS = 5_000
 """After a start for which the machine had no room."""
-SWEEP_PAUSE_MS = 50
 AGENTS_ONLY = ("CLAWQ_TOKEN", "CLAWQ_HEARTBEAT_FILE", "CLAWQ_RESULT_FILE", "CLAWQ_DEADLINE")
 
 Key = TypeVar("Key", bound=Hashable)

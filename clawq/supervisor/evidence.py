@@ -89,9 +89,7 @@ def zone(name: str) -> tzinfo | None:
 
     try:
         return ZoneInfo(name) if name else None
-    except (ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError in name only
-        return None
-    except KeyError:
+    except (KeyError, ValueError, OSError):
         return None
 
 

@@ -16,14 +16,12 @@ from clawq.paths import Home
 from clawq.rules import liveness
 from clawq.rules.footprint import grown_beyond
 from clawq.supervisor.agents import Agent, job_file
-from clawq.supervisor.end import KILL_AGAIN_MS
+from clawq.supervisor.end import KILL_AGAIN_MS, SWEEP_PAUSE_MS
 from clawq.supervisor.evidence import Found, gather
 
 FIRST_LOOK_MS = 15
 """After a spawn: the shell needs about this long to say that the agent runs."""
 SLOWEST_LOOK_MS = 1_000
-SWEEP_PAUSE_MS = 50
-"""Between looks at what an ended attempt left behind."""
 
 
 @dataclass(slots=True)

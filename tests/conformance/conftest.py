@@ -1,4 +1,4 @@
-"""What the store's tests share: an open database whose books are checked afterwards."""
+"""What the store's tests share: a desk where producers ask."""
 
 from __future__ import annotations
 
