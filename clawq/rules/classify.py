@@ -22,7 +22,8 @@ SIGNAL_EXITS = range(129, 160)
 FREE_LIMITS = 10
 """Rate limits of a provider that cost a job no attempt; later ones do."""
 FREE_FORKS = 10
-"""The same for agents that could not fork."""
+"""The same for agents that could not fork; one whose shell could not is tried at once so many times."""
+NEVER_AGAIN_MS = 60_000
 
 FORK_FAILED = "fork_failed"
 FORK_WORDS = ("cannot fork", "resource temporarily unavailable")
@@ -106,7 +107,7 @@ class End(NamedTuple):
 def judge(seen: Evidence, job: Standing) -> End:
     """The end that the evidence amounts to."""
     if not seen.ran:
-        return NEVER_STARTED
+        return _never_started(job.forks_failed - FREE_FORKS)
     if seen.kill is not None:
         end = by_kill(seen.kill, seen.exit_code)
         return end._replace(error=f"{end.error}: {seen.detail}") if seen.detail else end
@@ -201,6 +202,14 @@ NEVER_STARTED = End(
     error="it never ran",
     reason="never_started",
 )
+
+
+def _never_started(too_often: int) -> End:
+    """What is still so after FREE_FORKS times is tried again at ever longer intervals: a machine's fault
+    passes, that of an agent who makes its file say so does not."""
+    if too_often < 0:
+        return NEVER_STARTED
+    return NEVER_STARTED._replace(retry_after_ms=NEVER_AGAIN_MS << min(too_often, 30))
 
 
 def cannot_start(error: str) -> End:

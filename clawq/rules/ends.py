@@ -58,6 +58,11 @@ SEEN = (
     Seen("gone without an exit code (a crash, a reboot)", Evidence()),
     Seen("gone without an exit code, after `clawq fail`", Evidence(told=Word("transient"))),
     Seen("it never ran: the machine had no room for a process", Evidence(ran=False)),
+    Seen(
+        f"its shell ran and it did not, after {FREE_FORKS} of them: at ever longer intervals, to `max_age`",
+        Evidence(ran=False),
+        Standing(forks_failed=FREE_FORKS),
+    ),
 )
 
 COLUMNS = (

@@ -75,7 +75,7 @@ def after(
     if cancel or end.outcome == "cancelled":
         return Decision(job.CANCELLED, "cancelled")
     if not end.ran:
-        return Decision(job.QUEUED, "never_started")
+        return _once_more(end, policy, now)
     if not end.own_word and policy.on_lost == "unknown":
         return Decision(job.UNKNOWN, end.outcome)
     if end.error_class == "permanent":
@@ -92,6 +92,13 @@ def after(
     if at <= now and not end.charged:
         return Decision(job.QUEUED, end.retry_reason)
     return Decision(job.SCHEDULED, end.retry_reason, at)
+
+
+def _once_more(end: End, policy: Policy, now: int) -> Decision:
+    if end.retry_after_ms is None:
+        return Decision(job.QUEUED, end.outcome)
+    at = now + min(end.retry_after_ms, policy.max_backoff_ms)
+    return Decision(job.DEAD, "max_age") if at > policy.retry_by else Decision(job.SCHEDULED, end.outcome, at)
 
 
 def after_probe(end: End, attempts: int, policy: Policy, cancel: bool, now: int, jitter: float) -> Decision:

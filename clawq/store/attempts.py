@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from clawq.rules.classify import FORK_FAILED, End, Word
+from clawq.rules.classify import End, Word
 from clawq.rules.facts import split
 from clawq.rules.retry import Decision
 from clawq.states import BANDS
@@ -216,6 +216,7 @@ def finish(
     note: str | None = None,
     spoke_at: int | None = None,
     leader: tuple[int | None, str | None] | None = None,
+    fork_failed: bool = False,
 ) -> bool:
     """Accept an attempt's end; False when the token is no longer the job's: only the attempt was closed.
 
@@ -228,7 +229,7 @@ def finish(
         "charged": int(end.charged),
         "end_reason": end.reason,
         "free_limit": int(end.outcome == "rate_limited" and not end.charged),
-        "free_fork": int(end.reason == FORK_FAILED and not end.charged),
+        "free_fork": int(fork_failed and not end.charged),
         "ran": int(end.ran),
         "state": decision.state,
         "reason": decision.reason,

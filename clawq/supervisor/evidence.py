@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from datetime import tzinfo
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ class Found(NamedTuple):
     """What was wrong with that file."""
     spoke_at: int | None = None
     """Its first output, epoch ms."""
+    spawned: bool = True
+    """Its shell did, at least."""
 
 
 def gather(agent: Agent, home: Home, wall: int) -> Found:
@@ -62,6 +65,18 @@ def gather(agent: Agent, home: Home, wall: int) -> Found:
     if tail:
         evidence = evidence._replace(last_lines=tail)
     return Found(evidence, tail, text, note, agent.spoke_at)
+
+
+def has_left_traces(agent: Agent, home: Home) -> bool:
+    """Is there anything that only an agent can have made, never the shell that was to start it?
+
+    What that says is a complaint, which begins with its name or, since we give it that for a name, with the
+    working folder.
+    """
+    if any(os.path.lexists(job_file(home, agent.token, name)) for name in ("heartbeat", "result", "wait")):
+        return True
+    said = output.last_lines(agent.log).splitlines()
+    return any(not line.startswith(("sh: ", "/")) for line in said)
 
 
 def _own_end_first(agent: Agent) -> bool:

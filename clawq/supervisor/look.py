@@ -17,7 +17,7 @@ from clawq.rules import liveness
 from clawq.rules.footprint import grown_beyond
 from clawq.supervisor.agents import Agent, job_file
 from clawq.supervisor.end import KILL_AGAIN_MS, SWEEP_PAUSE_MS
-from clawq.supervisor.evidence import Found, gather
+from clawq.supervisor.evidence import Found, gather, has_left_traces
 
 FIRST_LOOK_MS = 15
 """After a spawn: the shell needs about this long to say that the agent runs."""
@@ -78,6 +78,9 @@ def _look_at(agent: Agent, home: Home, findings: Findings, wall: int, mono: int)
         known_running=agent.running,
     )
     verdict = liveness.judge(evidence)
+    if verdict == "never_ran" and has_left_traces(agent, home):
+        # The mark that it ran is gone: agents can reach the run folder.
+        verdict = liveness.judge(evidence._replace(known_running=True))
     if verdict != "alive":
         agent.verdict = verdict
         agent.look_pause = 0

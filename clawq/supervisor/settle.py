@@ -50,8 +50,8 @@ def settle(
     held = providers(settings, row.resources)
     end = judge(row, Standing(bool(held), row.limits_met, row.forks_failed))
     open_keys = effects.open_keys(db, job_id) if row.begun else []
-    if open_keys and not end.ran:
-        # Its attempt file knows of no start, but only an agent can have begun something.
+    if not end.ran and (open_keys or row.told):
+        # Its attempt file knows of no start, but only an agent can have begun or told anything.
         attempts.mark_running(db, job_id, token, None, None, now)
         end = classify.LOST
     rests_until = 0
@@ -80,6 +80,7 @@ def settle(
         note=found.note,
         spoke_at=found.spoke_at,
         leader=leader,
+        fork_failed=end.reason == classify.FORK_FAILED or (not end.ran and found.spawned),
     )
     if not accepted:
         return None
@@ -158,4 +159,5 @@ def record_not_started(
     db: apsw.Connection, settings: Settings, job_id: int, token: int, end: End, now: int, draw: Draw
 ) -> End | None:
     """A claim that did not become a process."""
-    return settle(db, settings, job_id, token, lambda *_: end, Found(classify.Evidence(ran=False)), now, draw)
+    found = Found(classify.Evidence(ran=False), spawned=False)
+    return settle(db, settings, job_id, token, lambda *_: end, found, now, draw)

@@ -214,3 +214,30 @@ def test_an_agent_that_takes_its_payload_file_for_its_own_spoils_nobody_elses(fl
         fleet.script(f"cat {file} >> {fleet.scratch}/seen; echo >> {fleet.scratch}/seen")
     fleet.run_until_idle()
     assert fleet.lines("seen") == ["null"] * 4
+
+
+@pytest.mark.parametrize(
+    ("trace", "outcome", "state"),
+    [
+        ("echo something", "failed", "dead"),
+        (": > $CLAWQ_RESULT_FILE", "failed", "dead"),
+        ("clawq fail --class permanent", "lost", "dead"),
+    ],
+)
+def test_an_agent_that_wipes_its_own_attempt_file_has_run_all_the_same(
+    fleet: Fleet, trace: str, outcome: str, state: str
+) -> None:
+    """Whatever it did it would do again, free and without end."""
+    wipe = ": > $CLAWQ_HOME/run/$CLAWQ_TOKEN.attempt"
+    program = Path(sys.executable).with_name("clawq")
+    trace = trace.replace("clawq", str(program))
+    # The supervisor must not have looked in between: it is stopped meanwhile.
+    stop = "kill -STOP $(cut -d' ' -f1 $CLAWQ_HOME/clawq.lock)"
+    script = f"{stop}; {wipe}; {trace}; touch {fleet.scratch}/done; exit 3"
+    with fleet.supervised() as supervisor:
+        job_id = fleet.script("--max-attempts", "1", script)
+        until((fleet.scratch / "done").exists)
+        supervisor.send_signal(signal.SIGCONT)
+        fleet.until_state(job_id, state)
+    (attempt,) = fleet.json("show", job_id)["attempts"]
+    assert attempt["outcome"] == outcome

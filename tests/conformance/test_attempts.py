@@ -104,7 +104,9 @@ def test_what_was_free_is_counted_and_forgotten_by_a_persons_retry(db: apsw.Conn
         claim(db, job_id, token)
         attempts.mark_running(db, job_id, token, None, None, NOW)
         again = Decision(job.QUEUED, end.retry_reason)
-        attempts.finish(db, job_id, token, end, again, "", None, NOW, retry_by=NOW + 100)
+        attempts.finish(
+            db, job_id, token, end, again, "", None, NOW, retry_by=NOW + 100, fork_failed=end == fork
+        )
     row = attempts.policy(db, job_id, 79)
     assert row is None
     assert db.execute("SELECT limits_met, forks_failed, attempts, retry_by FROM jobs").fetchall() == [

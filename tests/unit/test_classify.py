@@ -40,6 +40,7 @@ def test_which_ends_are_charged() -> None:
         "output that ends in a failed fork",
         "ended by `clawq stop --now`",
         "it never ran: the machine had no room for a process",
+        "its shell ran and it did not, after 10 of them: at ever longer intervals, to `max_age`",
     }
     assert {row[1] for row in ends.rows() if row[3] == "yes"} >= CHARGED
 

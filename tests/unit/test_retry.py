@@ -215,6 +215,20 @@ def test_one_that_never_ran_costs_nothing_even_when_the_job_is_too_old() -> None
     assert after(classify.NEVER_STARTED, 99, policy, False, 10, 1.0) == (job.QUEUED, "never_started", None)
 
 
+def test_one_that_never_ran_for_the_eleventh_time_is_tried_at_ever_longer_intervals_until_its_age() -> None:
+    ends = [
+        classify.judge(classify.Evidence(ran=False), classify.Standing(forks_failed=n)) for n in (9, 10, 12)
+    ]
+    policy = POLICY._replace(max_backoff_ms=200_000, max_age_ms=210_000)
+    assert [after(end, 1, policy, False, 10_000, 1.0) for end in ends] == [
+        (job.QUEUED, "never_started", None),
+        (job.SCHEDULED, "never_started", 70_000),
+        (job.SCHEDULED, "never_started", 210_000),
+    ]
+    assert after(ends[2], 1, policy, False, 10_001, 1.0) == (job.DEAD, "max_age", None)
+    assert not any(end.charged for end in ends)
+
+
 @pytest.mark.parametrize(
     ("deadline", "attempts", "reason"),
     [
