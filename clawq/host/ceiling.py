@@ -7,10 +7,9 @@ threads-max those of the whole machine, which bounds every account.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from clawq.host import platform
 from clawq.host.mounts import mounts
+from clawq.named import NamedTuple
 
 SHARE_OF_CEILING = 0.75
 """The default limit: the rest is left to what else the account does, and to what agents start unannounced."""

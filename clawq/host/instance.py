@@ -11,10 +11,9 @@ import fcntl
 import os
 import stat
 import time
-from contextlib import suppress
-from typing import NamedTuple
 
 from clawq.host import platform, processes
+from clawq.named import NamedTuple
 
 PATIENCE_S = 1.0
 """Between fork and exec a child of a dead supervisor may hold the lock for a moment longer."""
@@ -58,8 +57,10 @@ class Instance:
         os.utime(self._descriptor)
 
     def close(self) -> None:
-        with suppress(OSError):  # a disk that turned read-only
+        try:
             os.ftruncate(self._descriptor, 0)
+        except OSError:
+            pass  # a disk that turned read-only
         os.close(self._descriptor)
 
     def is_ours(self, path: str) -> bool:
@@ -109,9 +110,12 @@ def living(path: str) -> Holder | None:
 def read(path: str) -> Holder | None:
     """What the lock file says; None when there is none, or nobody has written it."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), encoding="ascii", errors="replace") as file:
-            words = file.read(1_000).split()
-            changed = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            words = os.read(descriptor, 1_000).decode("ascii", "replace").split()
+            changed = os.fstat(descriptor).st_mtime_ns // 1_000_000
+        finally:
+            os.close(descriptor)
     except OSError:
         return None
     if len(words) != 6 or not words[0].isdigit() or not words[3].isdigit():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from clawq.host import ceiling, platform
 from clawq.host.ceiling import Tasks
+from clawq.named import NamedTuple
 from clawq.settings import gate
 
 

@@ -5,11 +5,10 @@ Every function answers for the platform it runs on and says None where the platf
 
 from __future__ import annotations
 
-import ctypes
 import os
-import struct
 import sys
-from typing import NamedTuple
+
+from clawq.named import NamedTuple
 
 LINUX = sys.platform.startswith("linux")
 MACOS = sys.platform == "darwin"
@@ -17,8 +16,7 @@ MACOS = sys.platform == "darwin"
 _CTL_KERN, _KERN_PROC, _KERN_PROC_PID, _KERN_PROC_RUID = 1, 14, 1, 6
 # Of macOS's struct kinfo_proc on 64 bits: its size, e_pcred.p_ruid and e_ppid.
 _KINFO_SIZE, _KINFO_REAL_UID, _KINFO_PARENT = 648, 392, 560
-_RUSAGE_INFO_V0, _RUSAGE_PHYS_FOOTPRINT = 0, 72
-_PR_SET_CHILD_SUBREAPER = 36
+_RUSAGE_PHYS_FOOTPRINT = 72
 _PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 _KQ_FILTER_PROC, _KQ_NOTE_EXIT, _KQ_EV_ADD, _KQ_EV_ONESHOT = -5, 0x80000000, 0x1, 0x10
 
@@ -26,21 +24,14 @@ _KQ_FILTER_PROC, _KQ_NOTE_EXIT, _KQ_EV_ADD, _KQ_EV_ONESHOT = -5, 0x80000000, 0x1
 def boot_id() -> str:
     """Names this boot of the machine: no lock or pid from another one is to be believed."""
     if LINUX:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
+        return _contents("/proc/sys/kernel/random/boot_id").decode("ascii").strip()
     return _sysctl_by_name(b"kern.bootsessionuuid").rstrip(b"\0").decode("ascii", "replace") or "unknown"
 
 
 def available_mb() -> int | None:
     """MiB that can be had without swapping. Linux only; psutil knows it everywhere and is long to load."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) >> 10
-    except (OSError, ValueError):
-        pass
-    return None
+    kib = _contents("/proc/meminfo").partition(b"\nMemAvailable:")[2].split(None, 1)
+    return int(kib[0]) >> 10 if kib and kib[0].isdigit() else None
 
 
 def start_time(pid: int) -> str | None:
@@ -62,8 +53,7 @@ def start_time_of_kinfo(raw: bytes) -> str | None:
     """
     if len(raw) < 16:
         return None
-    seconds, microseconds = struct.unpack_from("<qi", raw)
-    return f"{seconds}.{microseconds:06d}"
+    return f"{_int(raw, 0, 8)}.{_int(raw, 8):06d}"
 
 
 def run_state(pid: int) -> str | None:
@@ -93,10 +83,7 @@ def parent_of(pid: int) -> int | None:
 
 def parent_of_kinfo(raw: bytes) -> int | None:
     """The parent inside a macOS ``struct kinfo_proc``."""
-    if len(raw) < _KINFO_SIZE:
-        return None
-    (parent,) = struct.unpack_from("<i", raw, _KINFO_PARENT)
-    return int(parent)
+    return None if len(raw) < _KINFO_SIZE else _int(raw, _KINFO_PARENT)
 
 
 class Account(NamedTuple):
@@ -143,7 +130,7 @@ def count_kinfos(raw: bytes, uid: int) -> int:
     if len(raw) % _KINFO_SIZE:
         return 0
     starts = range(0, len(raw), _KINFO_SIZE)
-    owners = {struct.unpack_from("<I", raw, start + _KINFO_REAL_UID)[0] for start in starts}
+    owners = {_int(raw, start + _KINFO_REAL_UID, signed=False) for start in starts}
     return len(starts) if owners <= {uid} else 0
 
 
@@ -210,7 +197,9 @@ def usage_of(pid: int) -> tuple[int, int] | None:
     try:
         process = psutil.Process(pid)
         times = process.cpu_times()
-        private = _phys_footprint(pid) or process.memory_info().rss
+        from clawq.host import libc
+
+        private = footprint_of_rusage(libc.rusage_of(pid)) or process.memory_info().rss
     except psutil.Error:
         return None
     return private, int((times.user + times.system) * 1000)
@@ -226,8 +215,7 @@ def footprint_of_rusage(raw: bytes) -> int | None:
     """``ri_phys_footprint`` in bytes, inside a macOS ``struct rusage_info_v0``."""
     if len(raw) < _RUSAGE_PHYS_FOOTPRINT + 8:
         return None
-    (footprint,) = struct.unpack_from("<Q", raw, _RUSAGE_PHYS_FOOTPRINT)
-    return int(footprint)
+    return _int(raw, _RUSAGE_PHYS_FOOTPRINT, 8, signed=False)
 
 
 def memory_pressure() -> int | None:
@@ -263,17 +251,16 @@ def level_of_psi(text: bytes) -> int | None:
 
 def level_of_sysctl(raw: bytes) -> int | None:
     """The level by macOS's ``kern.memorystatus_vm_pressure_level``, an int of 1, 2 or 4."""
-    return {1: 0, 2: 1, 4: 2}.get(struct.unpack_from("<i", raw)[0]) if len(raw) >= 4 else None
+    return {1: 0, 2: 1, 4: 2}.get(_int(raw)) if len(raw) >= 4 else None
 
 
 def become_subreaper() -> bool:
     """Have orphaned descendants come to this process instead of init (Linux). False elsewhere."""
     if not LINUX:
         return False
-    try:
-        return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
-    except (OSError, AttributeError):
-        return False
+    from clawq.host import libc
+
+    return libc.become_subreaper()
 
 
 def exit_watch(pid: int) -> int | None:
@@ -308,7 +295,7 @@ def _kqueue_for(pid: int) -> int | None:
 def max_procs_per_uid() -> int | None:
     """macOS: ``kern.maxprocperuid``. None elsewhere."""
     raw = _sysctl_by_name(b"kern.maxprocperuid") if MACOS else b""
-    return int(struct.unpack_from("<i", raw)[0]) if len(raw) >= 4 else None
+    return _int(raw) if len(raw) >= 4 else None
 
 
 def _proc_stat(pid: int) -> list[str] | None:
@@ -334,33 +321,17 @@ def _contents(path: str, size: int = 4096) -> bytes:
         os.close(descriptor)
 
 
-def _phys_footprint(pid: int) -> int | None:
-    buffer = ctypes.create_string_buffer(512)
-    try:
-        failed = ctypes.CDLL(None).proc_pid_rusage(pid, _RUSAGE_INFO_V0, buffer)
-    except (OSError, AttributeError):
-        return None
-    return None if failed else footprint_of_rusage(buffer.raw)
-
-
 def _sysctl(name: tuple[int, ...]) -> bytes:
-    libc = ctypes.CDLL(None, use_errno=True)
-    mib = (ctypes.c_int * len(name))(*name)
-    size = ctypes.c_size_t(0)
-    if libc.sysctl(mib, len(name), None, ctypes.byref(size), None, 0) != 0 or not size.value:
-        return b""
-    buffer = ctypes.create_string_buffer(size.value)
-    if libc.sysctl(mib, len(name), buffer, ctypes.byref(size), None, 0) != 0:
-        return b""
-    return buffer.raw[: size.value]
+    from clawq.host import libc
+
+    return libc.sysctl(name)
 
 
 def _sysctl_by_name(name: bytes) -> bytes:
-    libc = ctypes.CDLL(None, use_errno=True)
-    size = ctypes.c_size_t(0)
-    if libc.sysctlbyname(name, None, ctypes.byref(size), None, 0) != 0:
-        return b""
-    buffer = ctypes.create_string_buffer(size.value)
-    if libc.sysctlbyname(name, buffer, ctypes.byref(size), None, 0) != 0:
-        return b""
-    return buffer.raw[: size.value]
+    from clawq.host import libc
+
+    return libc.sysctl_by_name(name)
+
+
+def _int(raw: bytes, at: int = 0, size: int = 4, signed: bool = True) -> int:
+    return int.from_bytes(raw[at : at + size], "little", signed=signed)

@@ -6,11 +6,13 @@ A pid is signalled only after its kernel start time was compared, since pids are
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Iterable
-from typing import NamedTuple
 
 from clawq.host import platform
+from clawq.named import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Process(NamedTuple):
@@ -33,6 +35,8 @@ def is_alive(process: Process) -> bool:
 
 def send(process: Process, signal_number: int) -> bool:
     """Signal exactly this process; False when it is gone or the pid is another's by now."""
+    import signal
+
     try:
         if not hasattr(os, "pidfd_open"):
             if platform.start_time(process.pid) != process.started:
@@ -53,6 +57,8 @@ def send(process: Process, signal_number: int) -> bool:
 
 def send_all(targets: Iterable[Process], signal_number: int) -> None:
     """Signal exactly these; a stopped one takes TERM only when it goes on."""
+    import signal
+
     for process in targets:
         send(process, signal_number)
         if signal_number == signal.SIGTERM:
