@@ -5,20 +5,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
-
-import apsw
 
 from clawq import settings as compiled
 from clawq import when
 from clawq.errors import ConfigError, NoSuchJob
 from clawq.host import instance
+from clawq.named import NamedTuple
 from clawq.paths import TICKS_WITHIN_MS, Home, find_home
 from clawq.settings import Settings
 from clawq.store import config_row, sqlfile, views
 from clawq.store.connection import LOOKING_BUSY_MS, open_db, open_readonly, storage_errors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+    import apsw
 
 _MOMENTS = frozenset({"at", "since", "run_after"})
 
@@ -34,11 +37,26 @@ class Supervisor(NamedTuple):
 
 
 class Desk(NamedTuple):
-    """``db`` is None while nothing was ever enqueued here and the desk only reads."""
+    """``db`` is None while nothing was ever enqueued here and the desk only reads.
+
+    ``with`` closes it. Errors of the disk leave as StorageError, so print outside it.
+    """
 
     home: Home
     db: apsw.Connection | None
     now: int
+
+    def __enter__(self) -> Desk:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            storage_errors(self.home.db).__exit__(kind, error, trace)
+        finally:
+            if self.db is not None:
+                self.db.close()
 
     def settings(self) -> tuple[Settings, str | None]:
         """The configuration in force, and what is wrong with clawq.toml if something is."""
@@ -59,31 +77,18 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@contextmanager
-def reading() -> Iterator[Desk]:
-    """A desk that cannot change anything. Errors of the disk leave as StorageError, so print outside it."""
-    with _open(readonly=True) as desk:
-        yield desk
-
-
-@contextmanager
-def changing(create: bool = False) -> Iterator[Desk]:
-    """A desk that can. ``create``: make the database when there is none, instead of having none."""
-    readonly = not create and not os.path.exists(find_home().db)
-    with _open(readonly) as desk:
-        yield desk
-
-
-@contextmanager
-def _open(readonly: bool) -> Iterator[Desk]:
+def reading() -> Desk:
+    """A desk that cannot change anything."""
     home = find_home()
-    db = open_readonly(home, LOOKING_BUSY_MS) if readonly else open_db(home)
-    try:
-        with storage_errors(home.db):
-            yield Desk(home, db, now_ms())
-    finally:
-        if db is not None:
-            db.close()
+    return Desk(home, open_readonly(home, LOOKING_BUSY_MS), now_ms())
+
+
+def changing(create: bool = False) -> Desk:
+    """A desk that can. ``create``: make the database when there is none, instead of having none."""
+    if not create and not os.path.exists(find_home().db):
+        return reading()
+    home = find_home()
+    return Desk(home, open_db(home), now_ms())
 
 
 def read_settings(home: Home, db: apsw.Connection | None) -> tuple[Settings, str | None]:

@@ -23,6 +23,9 @@ USE = "use"
 COMPILE = "compile"
 REFUSE = "refuse"
 
+PRESSURES = ("normal", "warn", "critical")
+"""Levels of memory pressure, by number."""
+
 
 def identity(path: str) -> str:
     """Which version of the file at `path` this is; NO_FILE when there is none.
@@ -316,9 +319,9 @@ class Settings:
     @classmethod
     def from_text(cls, body_text: str) -> Settings:
         """From the ``body`` column of the config row."""
-        import json
+        from clawq.quickjson import loads
 
-        return cls(json.loads(body_text))
+        return cls(loads(body_text))
 
     @property
     def tenants(self) -> dict[str, dict[str, Any]]:

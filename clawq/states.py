@@ -89,6 +89,11 @@ FIRST_MS = 1_000_000_000_000_000
 """So much less is the rank of a child while its parent is under way: it goes before all others."""
 
 
+def split(needs: "str") -> "list[str]":
+    """The resource names in a `needs` column, as the database joins them: sorted, by commas."""
+    return needs.split(",") if needs else []
+
+
 def whoami(environ: "Mapping[str, str]") -> "tuple[int, int] | None":
     """(job id, token) of the job whose agent runs this; None outside a job."""
     job_id, token = environ.get("CLAWQ_JOB_ID", ""), environ.get("CLAWQ_TOKEN", "")

@@ -17,19 +17,11 @@ from random import Random
 from typing import NamedTuple
 
 from clawq.rules import ramp
-from clawq.rules.admission import (
-    HOST_REASONS,
-    Decision,
-    Park,
-    Start,
-    Wait,
-    decide,
-    is_short_of_slots,
-    resets_ageing,
-)
-from clawq.rules.facts import Budget, Cooldown, Head, Host, Lane, Limits, Resource, Running, split
+from clawq.rules.admission import Decision, Park, Start, Wait, decide
+from clawq.rules.facts import Budget, Cooldown, Head, Host, Lane, Limits, Resource, Running
 from clawq.rules.fairness import Clocks, Turns
-from clawq.states import FIRST_MS, PRIORITY_POINT_MS
+from clawq.rules.reasons import HOST_REASONS, is_short_of_slots, resets_ageing
+from clawq.states import FIRST_MS, PRIORITY_POINT_MS, split
 
 WORKFLOW_LIMIT = "workflow_limit"
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000

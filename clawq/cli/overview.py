@@ -1,11 +1,9 @@
 """The document of `clawq status`, and `clawq status --json` itself, which scripts ask for each second.
 
-Neither Typer nor Rich is loaded.
+For them alone `typing`, `json` and `re` are not loaded here, nor by anything that is imported here.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
 
 from clawq import desk, health, paths
 from clawq import states as job
@@ -13,10 +11,13 @@ from clawq.cli import words
 from clawq.settings import Settings, gate
 from clawq.store import accounts, today, views
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from clawq.desk import Desk
 
-Document = dict[str, Any]
+Document = dict[str, "Any"]
 
 
 def main(argv: list[str]) -> int:

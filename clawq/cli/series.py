@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from clawq import __version__
-from clawq.rules.facts import PRESSURES
-from clawq.settings import Settings
+from clawq.settings import PRESSURES, Settings
 from clawq.store import counts
 from clawq.store.counts import Counts
 

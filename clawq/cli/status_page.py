@@ -7,7 +7,7 @@ from typing import Any
 
 from clawq.cli import words
 from clawq.cli.render import BAD, GOOD, QUIET, STATE_STYLE, WAITS, Column, Page, Part, state
-from clawq.rules.facts import PRESSURES
+from clawq.settings import PRESSURES
 
 Document = dict[str, Any]
 

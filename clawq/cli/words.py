@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
 
 from clawq import states as job
 from clawq.cli import write_error
 from clawq.errors import NoSuchJob, Refused, UsageError, WrongState
 from clawq.paths import find_home, supervisor_ticks
+from clawq.quickjson import dumps
 from clawq.rules.spans import jobs as jobs
 from clawq.rules.spans import short as short
 from clawq.rules.spans import size as size
 from clawq.values import JOB_ID_MAX, near
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
 
 _SEVERITY = (0, 1, 75, 65)
 """Exit codes that concern one job, the mildest first."""
@@ -53,11 +57,9 @@ def each(ids: Iterable[int], handle: Callable[[int], object]) -> int:
 
 def write_json(document: object) -> None:
     """One JSON document on a line, with every time (epoch ms inside) as ISO 8601 in UTC."""
-    import json
-
     from clawq.desk import with_iso
 
-    write(json.dumps(with_iso(document), ensure_ascii=True))
+    write(dumps(with_iso(document)))
 
 
 def line(text: object) -> str:

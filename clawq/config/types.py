@@ -13,8 +13,8 @@ from clawq import placeholders, values, when
 from clawq.errors import UsageError
 from clawq.rules import cron
 from clawq.rules.classify import TOLD_CLASSES
-from clawq.rules.facts import PRESSURES
 from clawq.rules.readers import NAMES as READERS
+from clawq.settings import PRESSURES
 from clawq.states import BANDS
 
 HEARTBEATS = ("process", "output", "agent")

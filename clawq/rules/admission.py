@@ -16,6 +16,7 @@ from clawq.rules.books import Books
 from clawq.rules.comeback import Back, come_back
 from clawq.rules.facts import Head, Host, Limits, Running
 from clawq.rules.fairness import Clocks, Order, Turns
+from clawq.rules.reasons import OBSERVED_ANYWAY, is_short_of_slots
 
 
 class Start(NamedTuple):
@@ -61,27 +62,7 @@ class Outcome(NamedTuple):
     back: list[Back]
 
 
-HOST_REASONS = frozenset(
-    {"uid_procs", "low_memory", "memory_pressure", "low_disk", "spawn_failed", "ramp_up"}
-)
-"""Reasons that can clear without any event of ours: the machine or the clock has to be looked at again."""
-
-SHORT_OF_SLOTS = frozenset({"max_running", "tenant_limit", "kind_limit", "band_share", "reserved"})
-"""Refusals, beside those by a resource, that only the ends of others clear: they earn a reservation."""
-
 NO_PROMISES: Mapping[int, int] = {}
-
-OBSERVED_ANYWAY = frozenset({"paused", "spawn_failed"})
-"""What holds a job back even when only observing: a person's word, and a machine that cannot fork."""
-
-
-def is_short_of_slots(reason: str) -> bool:
-    return reason in SHORT_OF_SLOTS or reason.startswith("resource:")
-
-
-def resets_ageing(reason: str) -> bool:
-    """A pause, a gate or a cooldown: nobody could have started meanwhile, so the wait does not count."""
-    return reason == "paused" or reason in HOST_REASONS or reason.startswith("cooldown:")
 
 
 def decide(

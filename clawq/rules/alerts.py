@@ -6,14 +6,15 @@ others hold is the queue at work. What no rule of admission explains is an alert
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple
-
+from clawq.named import NamedTuple
 from clawq.rules import trends
-from clawq.rules.admission import HOST_REASONS
+from clawq.rules.reasons import HOST_REASONS
 from clawq.rules.spans import jobs, short
 from clawq.rules.trends import Sample
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
 
 GATE_CLOSED_MS = 1_800_000
 """A gate that is closed for this long does not open by itself."""
@@ -124,8 +125,8 @@ class Facts(NamedTuple):
     """Jobs of which a retry started after their deadline."""
     repeats: Sequence[Repeat] = ()
     full_resources: frozenset[str] = frozenset()
-    tenant_limits: Mapping[str, int] = MappingProxyType({})
-    kind_limits: Mapping[str, int] = MappingProxyType({})
+    tenant_limits: Mapping[str, int] = {}
+    kind_limits: Mapping[str, int] = {}
     """Those that there are."""
     samples: Sequence[Sample] = ()
     """The latest last."""

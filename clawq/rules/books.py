@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from clawq.rules import fairness
-from clawq.rules.facts import GROWTH_MS, Head, Limits, Running, split
-from clawq.states import BANDS
+from clawq.rules.facts import GROWTH_MS, Head, Limits, Running
+from clawq.states import BANDS, split
 
 CRITICAL = BANDS.index("critical")
 

@@ -8,15 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from clawq.states import FIRST_MS
+from clawq.states import FIRST_MS, split
 
 Lane = tuple[int, str, str, str]
 """(band, tenant, kind, needs as in the database)."""
-
-
-def split(needs: str) -> list[str]:
-    """Resource names as the database joins them: sorted, by commas."""
-    return needs.split(",") if needs else []
 
 
 class Head(NamedTuple):
@@ -88,17 +83,13 @@ class Running(NamedTuple):
     token: int = 0
 
 
-PRESSURES = ("normal", "warn", "critical")
-"""Levels of memory pressure, by number."""
-
-
 class Host(NamedTuple):
     """The machine at the last look; None where it was not or cannot be measured."""
 
     user_procs: int | None = None
     free_mb: int | None = None
     pressure: int | None = None
-    """An index of PRESSURES."""
+    """0 normal, 1 warn, 2 critical."""
     free_disk_mb: int | None = None
     spawn_closed_until: int = 0
     ramp_left: int | None = None

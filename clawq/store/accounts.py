@@ -5,8 +5,8 @@ Reads only; clawq.store.ledger is where they are kept. Times are epoch ms.
 
 from __future__ import annotations
 
-from clawq.rules.facts import PRESSURES
-from clawq.store import ledger, sqlfile
+from clawq.settings import PRESSURES
+from clawq.store import sqlfile, told
 from clawq.store.connection import dicts
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from clawq.settings import Settings
+    from clawq.settings import Budget, Settings
 
 _SQL = sqlfile.load("accounts")
 
@@ -37,23 +37,18 @@ def budgets(db: apsw.Connection | None, settings: Settings, now: int) -> Row:
 
     ``frees_in_s``: until the oldest entry leaves the window; None while it is empty.
     """
-    rules = {
-        name: ledger.BudgetRule(each.limit, each.per_ms, each.per_tenant)
-        for name, each in sorted(settings.budgets.items())
-    }
-    found = {} if db is None else ledger.budgets(db, rules, now)
-    return {name: _budget(rule, found.get(name), now) for name, rule in rules.items()}
+    return {name: _budget(db, each, now) for name, each in sorted(settings.budgets.items())}
 
 
-def _budget(rule: ledger.BudgetRule, budget: Any, now: int) -> Row:
-    frees_at = None if budget is None else budget.frees_at
+def _budget(db: apsw.Connection | None, budget: Budget, now: int) -> Row:
+    used_by, oldest = ({}, None) if db is None else told.window(db, budget.name, now - budget.per_ms)
     return {
-        "used": 0 if budget is None else budget.used,
-        "limit": rule.limit,
-        "per_s": rule.per_ms / 1000 if rule.per_ms % 1000 else rule.per_ms // 1000,
-        "tenant_limit": rule.per_tenant,
-        "per_tenant": {} if budget is None else dict(sorted(budget.used_by.items())),
-        "frees_in_s": None if frees_at is None else max(0.0, round((frees_at - now) / 1000, 1)),
+        "used": sum(used_by.values()),
+        "limit": budget.limit,
+        "per_s": budget.per_ms / 1000 if budget.per_ms % 1000 else budget.per_ms // 1000,
+        "tenant_limit": budget.per_tenant,
+        "per_tenant": dict(sorted(used_by.items())),
+        "frees_in_s": None if oldest is None else max(0.0, round((oldest + budget.per_ms - now) / 1000, 1)),
     }
 
 
@@ -121,7 +116,7 @@ def observed(db: apsw.Connection | None) -> Row:
         return {"since": None, "enqueue": [], "start": []}
     rows = dicts(db.execute(_SQL["observed"]))
     return {
-        "since": db.execute(ledger.SQL["observing_since"]).get,
+        "since": db.execute(told.SQL["observing_since"]).get,
         **{
             stage: [
                 {key: value for key, value in row.items() if key != "stage"}

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import apsw
 
 from clawq.rules.classify import End, Word
-from clawq.rules.facts import split
 from clawq.rules.retry import Decision
-from clawq.states import BANDS
+from clawq.states import BANDS, split
 from clawq.store.sqlfile import load
 
 SQL = load("attempts")

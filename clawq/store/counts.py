@@ -29,17 +29,18 @@ spent          its first job's kind   budget                                    
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
-
-import apsw
-
 from clawq import states as job
-from clawq.rules.facts import split
+from clawq.named import NamedTuple
+from clawq.states import split
 from clawq.store.connection import Immediate, dicts
-from clawq.store.sqlfile import load
+from clawq.store.sqlfile import id_list, load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    import apsw
 
 SQL = load("counts")
 
@@ -77,6 +78,7 @@ class Count(NamedTuple):
     total: int
 
 
+NONE = Count(0, 0)
 Counts = dict[Key, Count]
 
 
@@ -101,7 +103,7 @@ def fold(db: apsw.Connection) -> bool:
 
 def fold_of(db: apsw.Connection, job_ids: Iterable[int]) -> None:
     """Count at least what there is of these jobs, a transaction for each batch: before it goes with them."""
-    last = db.execute(SQL["last_event_of"], {"ids": json.dumps(list(job_ids))}).get
+    last = db.execute(SQL["last_event_of"], {"ids": id_list(job_ids)}).get
     while last is not None and int(db.execute(SQL["counted_to"]).get) < int(last):
         with Immediate(db):
             fold(db)
@@ -154,7 +156,7 @@ def hourly(db: apsw.Connection, since: int) -> Told:
 
 def _join(found: Counts, more: Counts) -> None:
     for key, count in more.items():
-        had = found.get(key, Count(0, 0))
+        had = found.get(key, NONE)
         found[key] = Count(had.n + count.n, had.total + count.total)
 
 
@@ -166,13 +168,12 @@ def _tail(db: apsw.Connection) -> tuple[Counts, bool]:
 
 def _count(db: apsw.Connection, after: int, to: int) -> Counts:
     """What the events after the one and up to the other come to, by the hour and for ever."""
-    n: Counter[Key] = Counter()
-    total: Counter[Key] = Counter()
+    found: Counts = {}
 
     def add(hour: int, what: str, kind: str, word: str, count: int, amount: int = 0) -> None:
         for key in (Key(EVER, what, kind, word), Key(hour, what, kind, word)):
-            n[key] += count
-            total[key] += amount
+            had = found.get(key, NONE)
+            found[key] = Count(had.n + count, had.total + amount)
 
     for row in db.execute(SQL["uncounted"], {"after": after, "to": to}):
         kind, needs, was, state, reason, hour, tries, child, late, ended, most, spoke_most, *sums = row
@@ -210,7 +211,7 @@ def _count(db: apsw.Connection, after: int, to: int) -> Counts:
                 add(hour, "used", name, "", count)
                 if outcome not in _NO_FAILURE:
                     add(hour, "failed", name, error_class or outcome, count)
-    return {key: Count(count, total[key]) for key, count in n.items()}
+    return found
 
 
 # ------------------------------------------------------------------ by the minute

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from clawq.rules.admission import Park, Wait, is_short_of_slots, resets_ageing
-from clawq.rules.facts import Head, Lane, Running, split
+from clawq.rules.admission import Park, Wait
+from clawq.rules.facts import Head, Lane, Running
 from clawq.rules.fairness import Clocks, Turn, Turns
+from clawq.rules.reasons import is_short_of_slots, resets_ageing
+from clawq.states import split
 from clawq.store.sqlfile import load
 
 SQL = load("lanes")

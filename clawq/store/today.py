@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from clawq.store import counts, sqlfile
 from clawq.store.connection import dicts
 
@@ -26,22 +24,26 @@ def today(db: apsw.Connection | None, midnight: int) -> tuple[list[Row], list[Ro
     """
     if db is None:
         return [], []
-    ended: Counter[tuple[str, str]] = Counter()
-    deferred: Counter[str] = Counter()
+    ended: dict[tuple[str, str], int] = {}
+    deferred: dict[str, int] = {}
     for row in dicts(db.execute(_SQL["counted"], {"hour": midnight // counts.HOUR_MS})):
         if row["what"] == "ended":
             state, _ = counts.state_and_reason(row["word"])
-            ended[row["kind"], state] += row["n"]
+            _add(ended, (row["kind"], state), row["n"])
         else:
-            deferred[row["word"]] += row["n"]
+            _add(deferred, row["word"], row["n"])
     after = int(db.execute(counts.SQL["counted_to"]).get)
     for row in dicts(db.execute(_SQL["lately"], {"after": after, "since": midnight})):
-        ended[row["kind"], row["state"]] += row["n"]
+        _add(ended, (row["kind"], row["state"]), row["n"])
     return (
         [{"kind": kind, "state": state, "count": n} for (kind, state), n in _most_first(ended)],
         [{"reason": reason, "count": n} for reason, n in _most_first(deferred)],
     )
 
 
-def _most_first(counted: Counter[Any]) -> list[tuple[Any, int]]:
+def _add(counted: dict[Any, int], key: object, n: int) -> None:
+    counted[key] = counted.get(key, 0) + n
+
+
+def _most_first(counted: dict[Any, int]) -> list[tuple[Any, int]]:
     return sorted(counted.items(), key=lambda item: (-item[1], item[0]))

@@ -6,14 +6,13 @@ from the first entries of an index.
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
-from collections import Counter
 
 from clawq import states as job
 from clawq.errors import NoSuchJob
-from clawq.store import accounts, effects, sqlfile
+from clawq.quickjson import loads
+from clawq.states import split
+from clawq.store import accounts, sqlfile
 from clawq.store.connection import dicts
 
 TYPE_CHECKING = False
@@ -115,7 +114,11 @@ def pauses(db: apsw.Connection) -> list[Row]:
 
 def resume_command(scope: str, name: str) -> str:
     """What a person types to lift a pause."""
-    return "clawq resume" if scope == "all" else f"clawq resume --{scope} {shlex.quote(name)}"
+    if scope == "all":
+        return "clawq resume"
+    import shlex
+
+    return f"clawq resume --{scope} {shlex.quote(name)}"
 
 
 def _depth(db: apsw.Connection, now: int) -> list[Row]:
@@ -145,7 +148,7 @@ def _running(row: Row, now: int) -> Row:
         "lease_left_s": round((row["lease_until"] - now) / 1000, 1),
         "beat_age_s": _seconds(now, row["lease_until"] - row["lease_ms"]),
         "quiet_s": None,
-        "needs": names(row["needs"]),
+        "needs": split(row["needs"]),
         "log": row["log"],
         "worked_at": row["worked_at"],
         "exclusive": row["exclusive"],
@@ -179,7 +182,7 @@ def _waiting_on(db: apsw.Connection, now: int) -> list[Row]:
     found, parked = _parked(db)
     for row in dicts(db.execute(_SQL["refused_lanes"])):
         # A lane's tally counts those parked beside it too; they have a reason of their own.
-        jobs = row["n"] - parked[_lane(row)]
+        jobs = row["n"] - parked.get(_lane(row), 0)
         if jobs <= 0:
             continue
         entry = found.setdefault(row["reason"], {"jobs": 0, "job_id": row["job_id"], "clears_at": None})
@@ -199,16 +202,16 @@ def _waiting_on(db: apsw.Connection, now: int) -> list[Row]:
     ]
 
 
-def _parked(db: apsw.Connection) -> tuple[dict[str, Row], Counter[tuple[Any, ...]]]:
+def _parked(db: apsw.Connection) -> tuple[dict[str, Row], dict[tuple[Any, ...], int]]:
     """Those that stand outside their lanes, by reason, and how many of each lane."""
     found: dict[str, Row] = {}
-    lanes: Counter[tuple[Any, ...]] = Counter()
+    lanes: dict[tuple[Any, ...], int] = {}
 
     def add(reason: str, row: Row) -> None:
         entry = found.setdefault(reason, {"jobs": 0, "job_id": row["job_id"], "clears_at": None})
         entry["jobs"] += row["n"]
         entry["job_id"] = min(entry["job_id"], row["job_id"])
-        lanes[_lane(row)] += row["n"]
+        lanes[_lane(row)] = lanes.get(_lane(row), 0) + row["n"]
 
     for name in [row["name"] for row in dicts(db.execute(_SQL["parked_names"]))]:
         for row in dicts(db.execute(_SQL["parked_behind"], (name,))):
@@ -244,7 +247,7 @@ def job_list(
 
 
 def _rows(db: apsw.Connection, settings: Settings, ids: list[Any]) -> list[Row]:
-    return [_row(row, settings) for row in dicts(db.execute(_SQL["rows"], (json.dumps(ids),)))]
+    return [_row(row, settings) for row in dicts(db.execute(_SQL["rows"], (sqlfile.id_list(ids),)))]
 
 
 def _row(row: Row, settings: Settings) -> Row:
@@ -252,16 +255,11 @@ def _row(row: Row, settings: Settings) -> Row:
     band = job.BANDS[row["band"]]
     kind = settings.kind(row["kind"], band)
     row["band"] = band
-    row["needs"] = names(row["needs"])
-    row["command"] = kind.command if row["command"] is None else json.loads(row["command"])
+    row["needs"] = split(row["needs"])
+    row["command"] = kind.command if row["command"] is None else loads(row["command"])
     if row["max_attempts"] is None:
         row["max_attempts"] = kind.max_attempts
     return row
-
-
-def names(needs: str) -> list[str]:
-    """The resources in a `needs` column."""
-    return needs.split(",") if needs else []
 
 
 def state_of(db: apsw.Connection, job_id: int) -> str:
@@ -277,6 +275,8 @@ def show(db: apsw.Connection, settings: Settings, logs: str, job_id: int) -> Row
 
     Raises NoSuchJob.
     """
+    from clawq.store import effects
+
     with Snapshot(db):
         rows = _rows(db, settings, [job_id])
         if not rows:
@@ -318,7 +318,7 @@ def below(db: apsw.Connection, settings: Settings, job_id: int) -> list[Row]:
 def _result(db: apsw.Connection, job_id: int) -> Any:
     """What the last attempt left in its result file, parsed; None for nothing."""
     text = db.execute(_SQL["result"], (job_id,)).get
-    return None if text is None else json.loads(text)
+    return None if text is None else loads(text)
 
 
 def more(db: apsw.Connection, job_id: int) -> Row:
@@ -341,7 +341,7 @@ def deferrals(db: apsw.Connection, job_id: int) -> list[Row]:
 
 def tails(db: apsw.Connection, job_ids: list[int]) -> dict[int, str]:
     """{id: the last lines its last attempt wrote}; jobs that wrote nothing are left out."""
-    rows = dicts(db.execute(_SQL["tails"], (json.dumps(job_ids),)))
+    rows = dicts(db.execute(_SQL["tails"], (sqlfile.id_list(job_ids),)))
     return {row["job_id"]: row["output_tail"] for row in rows if row["output_tail"]}
 
 

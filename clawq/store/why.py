@@ -12,6 +12,7 @@ import json
 from clawq import states as job
 from clawq.errors import NoSuchJob
 from clawq.rules import ramp
+from clawq.states import split
 from clawq.store import accounts, reasons, sqlfile, views
 from clawq.store.connection import dicts
 
@@ -108,7 +109,7 @@ class _Case:
         self.settings = settings
         self.row = row
         self.now = now
-        self.needs = views.names(row["needs"])
+        self.needs = split(row["needs"])
         self.kind = settings.kind(row["kind"], job.BANDS[row["band"]])
         self._active: list[Row] | None = None
 
@@ -227,7 +228,7 @@ def _counted(which: Callable[[Row, Row], bool], one: str, many: str) -> Callable
 def _resource(case: _Case, told: Row, name: str) -> Row:
     resource = case.settings.resources.get(name)
     keeps = resource is not None and resource.keep
-    ids = case.active(lambda other: name in views.names(other["needs"]), lambda other: keeps)
+    ids = case.active(lambda other: name in split(other["needs"]), lambda other: keeps)
     return _answer(
         told, reasons.clears_when(told["reason"], who=reasons.ends(ids, f"holds {name}", f"hold {name}"))
     )
@@ -236,7 +237,7 @@ def _resource(case: _Case, told: Row, name: str) -> Row:
 def _reserved(case: _Case, told: Row, name: str) -> Row:
     found = []
     for row in dicts(case.db.execute(_SQL["reservations"])):
-        shared = [each for each in views.names(row["needs"]) if each in case.needs]
+        shared = [each for each in split(row["needs"]) if each in case.needs]
         if shared and row["short_job"] != case.row["job_id"]:
             found.append((row["short_job"], shared, row["promised_at"]))
     return _answer(told, reasons.clears_when("reserved", who=reasons.starts(found, case.now)))

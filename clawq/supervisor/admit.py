@@ -14,8 +14,9 @@ from clawq.host.load import HostSample
 from clawq.rules import admission, fairness, ramp
 from clawq.rules.admission import Park, Start, Wait
 from clawq.rules.comeback import Back
-from clawq.rules.facts import NO_LIMIT, PRESSURES, UNMEASURED, Cooldown, Head, Host, Lane, Limits, Resource
-from clawq.settings import Settings, gate
+from clawq.rules.facts import NO_LIMIT, UNMEASURED, Cooldown, Head, Host, Lane, Limits, Resource
+from clawq.rules.reasons import HOST_REASONS
+from clawq.settings import PRESSURES, Settings, gate
 from clawq.states import BANDS
 from clawq.store import attempts, counts, lanes, ledger, waits
 from clawq.store.lanes import Told
@@ -107,7 +108,7 @@ def admit(
     changes += [wait.retry_at for wait in waits if wait.retry_at is not None]
     if rests.changes_at is not None:
         changes.append(rests.changes_at)
-    host_refused = any(wait.reason in admission.HOST_REASONS for wait in waits)
+    host_refused = any(wait.reason in HOST_REASONS for wait in waits)
     return Pass(tickets, host_refused, min(changes, default=None), resumed)
 
 

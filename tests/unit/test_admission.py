@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawq.rules import admission, fairness
-from clawq.rules.admission import Park, Start, Wait, decide, is_short_of_slots, resets_ageing
+from clawq.rules.admission import Park, Start, Wait, decide
 from clawq.rules.facts import Head, Host, Lane, Limits, Resource, Running
+from clawq.rules.reasons import is_short_of_slots, resets_ageing
 
 CALM = Host(user_procs=100, free_mb=8_000, spawn_closed_until=0)
 LIMITS = Limits(

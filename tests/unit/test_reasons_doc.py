@@ -12,7 +12,7 @@ from clawq import errors
 from clawq.config.__main__ import REASONS_DOC, reasons
 from clawq.config.problems import model_at
 from clawq.errors import REFUSED_FOR_GOOD, REFUSED_FOR_NOW, ClawqError, Refused
-from clawq.rules import admission
+from clawq.rules import reasons as rules
 from clawq.store.reasons import REASONS, clears_when, split
 from tests.unit.test_fairness_doc import reasons_in_the_order_of_the_code
 
@@ -48,7 +48,7 @@ def test_every_reason_of_a_pass_has_its_row_and_its_words_and_there_are_no_other
 
 def test_what_the_rules_say_about_reasons_is_about_reasons_that_they_give() -> None:
     given = set(reasons_in_the_order_of_the_code())
-    assert given >= admission.HOST_REASONS | admission.SHORT_OF_SLOTS | admission.OBSERVED_ANYWAY
+    assert given >= rules.HOST_REASONS | rules.SHORT_OF_SLOTS | rules.OBSERVED_ANYWAY
 
 
 @pytest.mark.parametrize("key", REASONS)
