@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 
 from clawq.host.agent import CannotStart
 from clawq.paths import Home, as_bytes, as_utf8, own_folder
@@ -75,10 +76,14 @@ def encoded(env: Mapping[str, str]) -> dict[bytes, bytes]:
 
 
 def environment_of_notice(
-    own: Mapping[str, str], settings: Settings, home: Home, base: Mapping[str, str]
+    own: Mapping[str, str], env_file: str | None, settings: Settings, home: Home, base: Mapping[str, str]
 ) -> dict[str, str]:
-    """As an agent's, without what makes one. `own`: what is configured for this one."""
+    """As an agent's, without what makes one. `own`: what is configured for this one. It goes without an
+    `env_file` that cannot be read: that may be what people are to be told."""
     env = _configured(None, own, settings, base)
+    if env_file is not None:
+        with suppress(CannotStart):
+            env |= read_env_file(env_file)
     env["PATH"] = with_own_folder(env.get("PATH") or "/usr/bin:/bin")
     return env | _place(home, base)
 

@@ -45,7 +45,8 @@ class Notice(NamedTuple):
 
     whose: str
     argv: list[str]
-    env: dict[str, str]
+    env: Mapping[str, str] = {}
+    env_file: str | None = None
 
 
 class Notices:
@@ -172,7 +173,7 @@ class Notices:
         while self._waiting and self.errands.room:
             notice = self._waiting.pop(0)
             self._number += 1
-            env = environment_of_notice(notice.env, settings, self.home, base_env)
+            env = environment_of_notice(notice.env, notice.env_file, settings, self.home, base_env)
             order = Order(notice.argv, self.home.data, env)
             answer = self.errands.begin(self._number, f"{mono}.{self._number}", order.at, mono)
             if answer is not None:
@@ -212,7 +213,8 @@ class Notices:
             "tenant": job.tenant,
         }
         kind = settings.kind(job.kind, job.band)
-        return self._notice(f"notify of {job.kind}" if kind.notify else _ALERTS, template, values, kind.env)
+        whose = f"notify of {job.kind}" if kind.notify else _ALERTS
+        return self._notice(Notice(whose, template, kind.env, kind.env_file), values)
 
     def _of_alerts(
         self, db: apsw.Connection, settings: Settings, rows: list[Row], now: int, mono: int
@@ -246,16 +248,14 @@ class Notices:
                 "job_id": "-",
                 "tenant": "-",
             }
-            found += self._notice(_ALERTS, template, values, {})
+            found += self._notice(Notice(_ALERTS, template), values)
         return found
 
-    def _notice(
-        self, whose: str, template: list[str], values: Mapping[str, object], env: dict[str, str]
-    ) -> list[Notice]:
+    def _notice(self, form: Notice, values: Mapping[str, object]) -> list[Notice]:
         try:
-            return [Notice(whose, fill(template, values), env)]
+            return [form._replace(argv=fill(form.argv, values))]
         except UsageError as error:
-            self._judge(Notice(whose, template, env), Answer(None, str(error)))
+            self._judge(form, Answer(None, str(error)))
             return []
 
     def _judge(self, notice: Notice, answer: Answer) -> None:

@@ -48,3 +48,18 @@ def test_an_alert_is_told_once_while_it_lasts(fleet: Fleet) -> None:
     (line,) = fleet.lines("notes")
     assert line.startswith("never_fits 1 job can never start with this clawq.toml")
     assert f"clawq why {job_id}" in line
+
+
+def test_a_kinds_notice_has_its_env_file_and_goes_without_one_that_is_gone(fleet: Fleet) -> None:
+    secrets = fleet.scratch / "secrets"
+    secrets.write_text("WHO=me\n")
+    secrets.chmod(0o600)
+    tell = f'notify = ["sh", "-c", "echo $1 told ${{WHO-no}} >> {fleet.scratch}/notes", "-", "{{kind}}"]\n'
+    fleet.configure(
+        f'[kinds.mail]\nmax_attempts = 1\nenv_file = "{secrets}"\n{tell}'
+        f'[kinds.gone]\nenv_file = "{secrets}.gone"\n{tell}'
+    )
+    fleet.enqueue("mail", "--", "false")
+    fleet.enqueue("gone", "--", "true")
+    fleet.run_until_idle()
+    assert sorted(fleet.lines("notes")) == ["gone told no", "mail told me"]
