@@ -8,14 +8,14 @@ import time
 
 from clawq.errors import UsageError
 
-_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 LONGEST_MS = 100 * 365 * 86_400_000
 """A century: beyond it a number is a slip of the hand, and its sums would leave 64 bits."""
 
 
 def duration(text: str) -> int:
     """``90s``, ``10m``, ``2h`` or ``1d`` in ms. Raises UsageError."""
-    unit = _UNITS.get(text[-1:])
+    unit = UNITS.get(text[-1:])
     number = text[:-1]
     if unit is None or not (number.isascii() and number.isdigit()):
         raise UsageError(f"{text!r} is not a duration", "write 90s, 10m, 2h or 1d")
@@ -49,7 +49,7 @@ def moment(text: str, now: int) -> int:
 
 def moment_or_duration(text: str, now: int) -> int:
     """A ``duration`` from `now`, or a ``moment``, in ms since the epoch. Raises UsageError."""
-    if text[-1:] in _UNITS and text[:-1].isdigit():
+    if text[-1:] in UNITS and text[:-1].isdigit():
         return now + duration(text)
     try:
         return moment(text, now)

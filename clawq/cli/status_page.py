@@ -7,6 +7,7 @@ from typing import Any
 
 from clawq.cli import words
 from clawq.cli.render import BAD, GOOD, QUIET, STATE_STYLE, WAITS, Column, Page, Part, state
+from clawq.rules.alerts import PERSONS
 from clawq.settings import PRESSURES
 
 Document = dict[str, Any]
@@ -18,8 +19,6 @@ NEARLY = 0.8
 """Of a budget: from here on it is shown first, and when it frees."""
 TODAY_KINDS = 12
 LONGEST_ALERT = 220
-PERSONS = ("paused", "held")
-"""Alerts that a person has brought about; the others need one."""
 
 
 def draw(document: Document) -> Page:

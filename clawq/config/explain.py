@@ -12,11 +12,9 @@ from clawq.config.compiler import check_text, compiled_name
 from clawq.config.lines import Path
 from clawq.config.models import Alerts, Band, Budget, Host, Kind, Limits, Resource, Schedule, Tenant, Top
 from clawq.config.problems import dotted, expects, quoted
+from clawq.when import UNITS
 
 DEFAULT = "default"
-
-_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
 
 _TABLES: dict[str, type[BaseModel]] = {"limits": Limits, "host": Host, "alerts": Alerts}
 _OPEN_TABLES: dict[str, type[BaseModel]] = {"bands": Band, "tenants": Tenant}
@@ -156,8 +154,8 @@ def plain(model: type[BaseModel], key: str, table: Mapping[str, Any]) -> Any:
 
 def duration(ms: int) -> str:
     """As a person would write it, in one unit: ``90s``, ``2h``."""
-    unit = next((unit for unit, length in reversed(_MS.items()) if ms and ms % length == 0), "s")
-    return f"{ms // _MS[unit]}{unit}"
+    unit = next((unit for unit, length in reversed(UNITS.items()) if ms and ms % length == 0), "s")
+    return f"{ms // UNITS[unit]}{unit}"
 
 
 def toml(value: Any) -> str:

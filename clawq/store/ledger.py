@@ -14,9 +14,7 @@ from clawq.rules import ramp, retry
 from clawq.rules.facts import Budget, Cooldown, Footprint
 from clawq.rules.retry import Rest
 from clawq.store import told
-from clawq.store.told import SQL, cool, tell_spend, warm
-
-__all__ = ["SQL", "BudgetRule", "Rests", "cool", "tell_spend", "warm"]
+from clawq.store.told import SQL
 
 PROBE_MS = 60_000
 """A probe that has run this long has passed."""

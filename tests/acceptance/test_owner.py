@@ -18,7 +18,7 @@ import pytest
 
 from clawq import states as job
 from clawq.paths import Home
-from clawq.store import ledger
+from clawq.store import told
 from clawq.store.connection import open_db
 from tests.fleet import CLAWQ, ROOT, Fleet
 from tests.moves import put_in
@@ -317,7 +317,7 @@ class TestChanges:
         fleet.clawq("pause")
         db = open_db(fleet.home)
         now = time.time_ns() // 1_000_000
-        ledger.cool(db, "browser", now + 3_600_000, 2_000, now)
+        told.cool(db, "browser", now + 3_600_000, 2_000, now)
         db.close()
         done = fleet.clawq("pause", "--resource", "browser")
         assert done.stdout == "resource browser: paused\n"

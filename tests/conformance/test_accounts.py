@@ -10,7 +10,7 @@ import pytest
 
 from clawq import states as job
 from clawq.settings import Settings
-from clawq.store import accounts, ledger, sqlfile, views
+from clawq.store import accounts, ledger, sqlfile, told, views
 from tests.moves import put_in
 
 NOW = 1_060_000
@@ -82,7 +82,7 @@ class TestCooldowns:
 
     def test_status_follows_a_rest_from_its_beginning_to_its_end(self, db: apsw.Connection) -> None:
         assert self.seen(db, NOW) == (None, None)
-        ledger.cool(db, "browser", NOW + 5_000, 2_000, NOW)
+        told.cool(db, "browser", NOW + 5_000, 2_000, NOW)
         assert self.seen(db, NOW) == ("resting", 5.0)
         assert self.seen(db, NOW + 5_000) == ("probing", 0.0)
         probe = put_in(db, job.RUNNING, NOW + 5_000, needs="browser")
@@ -93,12 +93,12 @@ class TestCooldowns:
         assert found["job_id"] == probe
         ledger.note_end(db, 1_000 + probe, True, NOW + 7_000)
         assert self.seen(db, NOW + 7_000) == ("returning", 0.0)
-        ledger.warm(db, "browser")
+        told.warm(db, "browser")
         assert self.seen(db, NOW + 7_000) == (None, None)
         assert accounts.cooldown(db, "browser", NOW) is None
 
     def test_a_resource_that_left_the_configuration_can_still_rest(self, db: apsw.Connection) -> None:
-        ledger.cool(db, "gone", NOW + 5_000, 2_000, NOW)
+        told.cool(db, "gone", NOW + 5_000, 2_000, NOW)
         assert views.status(db, SETTINGS, NOW)["resources"]["gone"] == {
             "in_use": 0,
             "limit": 0,

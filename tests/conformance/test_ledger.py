@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from clawq.rules.facts import Cooldown, Footprint
-from clawq.store import attempts, ledger
+from clawq.store import attempts, ledger, told
 from clawq.store.ledger import BudgetRule
 from tests.claims import NOW, claim, finish
 from tests.rows import put
@@ -30,7 +30,7 @@ def test_a_reservation_counts_for_one_window_and_no_longer(db: apsw.Connection) 
 
 def test_what_was_not_needed_is_given_back_once_and_only_at_the_end(db: apsw.Connection) -> None:
     ledger.reserve(db, "acme", 1, [("tokens", 300)], NOW)
-    ledger.tell_spend(db, "acme", 1, "tokens", 120, NOW + 1)
+    told.tell_spend(db, "acme", 1, "tokens", 120, NOW + 1)
     assert used(db, NOW + 2) == 300
     for _ in range(2):
         ledger.settle_spends(db, 1, ran=True)
@@ -39,9 +39,9 @@ def test_what_was_not_needed_is_given_back_once_and_only_at_the_end(db: apsw.Con
 
 def test_more_than_was_reserved_is_debt_from_the_moment_it_is_told(db: apsw.Connection) -> None:
     ledger.reserve(db, "acme", 1, [("tokens", 300)], NOW)
-    ledger.tell_spend(db, "acme", 1, "tokens", 900, NOW + 1_000)
-    ledger.tell_spend(db, "acme", 1, "tokens", 1_500, NOW + 2_000)
-    ledger.tell_spend(db, "acme", 1, "tokens", 1_400, NOW + 3_000)  # cumulative: it does not shrink
+    told.tell_spend(db, "acme", 1, "tokens", 900, NOW + 1_000)
+    told.tell_spend(db, "acme", 1, "tokens", 1_500, NOW + 2_000)
+    told.tell_spend(db, "acme", 1, "tokens", 1_400, NOW + 3_000)  # cumulative: it does not shrink
     assert used(db, NOW + 3_000) == 1_500
     ledger.settle_spends(db, 1, ran=True)
     assert used(db, NOW + 3_000) == 1_500
@@ -75,7 +75,7 @@ def test_a_resource_rests_then_one_probes_then_the_rest_come_back_in_doubling_nu
     db: apsw.Connection,
 ) -> None:
     limits = {"api": 6}
-    ledger.cool(db, "api", NOW + 1_000, 100, NOW)
+    told.cool(db, "api", NOW + 1_000, 100, NOW)
     resting = ledger.rests(db, limits, NOW)
     assert resting.changes_at == NOW + 1_000
     assert resting.cooldowns["api"].until == NOW + 1_000
@@ -99,7 +99,7 @@ def test_a_resource_rests_then_one_probes_then_the_rest_come_back_in_doubling_nu
 
 
 def test_a_probe_that_runs_for_a_minute_has_passed(db: apsw.Connection) -> None:
-    ledger.cool(db, "api", NOW, 100, NOW)
+    told.cool(db, "api", NOW, 100, NOW)
     claim(db, put(db, NOW), 77)
     attempts.mark_running(db, 1, 77, None, None, NOW)
     ledger.note_start(db, ["api"], ["api"], 77)
@@ -108,23 +108,23 @@ def test_a_probe_that_runs_for_a_minute_has_passed(db: apsw.Connection) -> None:
 
 
 def test_a_probe_that_never_ran_told_nothing(db: apsw.Connection) -> None:
-    ledger.cool(db, "api", NOW, 100, NOW)
+    told.cool(db, "api", NOW, 100, NOW)
     ledger.note_start(db, ["api"], ["api"], 77)
     ledger.note_end(db, 77, False, NOW)
     assert ledger.rests(db, {"api": 6}, NOW).cooldowns["api"].allowed == 1
 
 
 def test_a_probe_that_is_gone_without_a_word_keeps_nobody_out(db: apsw.Connection) -> None:
-    ledger.cool(db, "api", NOW, 100, NOW)
+    told.cool(db, "api", NOW, 100, NOW)
     ledger.note_start(db, ["api"], ["api"], 77)
     assert ledger.rests(db, {"api": 6}, NOW).cooldowns["api"] == Cooldown(NOW, False, 1)
 
 
 def test_the_longer_rest_stands_and_zero_clears(db: apsw.Connection) -> None:
-    ledger.cool(db, "api", NOW + 900, 100, NOW)
-    ledger.cool(db, "api", NOW + 100, 100, NOW)
+    told.cool(db, "api", NOW + 900, 100, NOW)
+    told.cool(db, "api", NOW + 100, 100, NOW)
     assert ledger.rests(db, {"api": 6}, NOW).cooldowns["api"].until == NOW + 900
-    ledger.warm(db, "api")
+    told.warm(db, "api")
     assert ledger.rests(db, {"api": 6}, NOW).cooldowns == {}
 
 
@@ -165,9 +165,9 @@ def test_a_row_is_over_when_a_probe_succeeds_or_time_has_passed_or_by_hand(db: a
         ledger.note_start(db, ["api"], ledger.rests(db, {"api": 2}, now).cooldowns, 77)
         ledger.note_end(db, 77, True, now, succeeded=ended == "succeeded")
         if ended == "cleared":
-            ledger.warm(db, "api")
+            told.warm(db, "api")
         found = limited(db, now + rested)
-        ledger.warm(db, "api")
+        told.warm(db, "api")
         return found
 
     assert after(1, "failed") == 120_000
@@ -188,7 +188,7 @@ def test_a_probe_that_meets_the_limit_again_has_not_passed(db: apsw.Connection) 
 
 
 def test_a_rest_asked_for_by_hand_is_none_in_the_row(db: apsw.Connection) -> None:
-    ledger.cool(db, "api", NOW + HOUR, 100, NOW)
+    told.cool(db, "api", NOW + HOUR, 100, NOW)
     assert limited(db, NOW) == HOUR
     assert limited(db, NOW + HOUR + 1) == 30_000
 
@@ -229,8 +229,8 @@ def test_what_a_clock_that_was_ahead_wrote_down_counts_from_now_on(db: apsw.Conn
     day = 86_400_000
     ledger.reserve(db, "acme", 1, [("tokens", 300)], NOW + day)
     ledger.reserve(db, "acme", 2, [("tokens", 10)], NOW - 30_000)
-    ledger.cool(db, "browser", NOW + day + 60_000, 1_000, NOW + day)
-    ledger.cool(db, "shell", NOW + 60_000, 1_000, NOW - 5)
+    told.cool(db, "browser", NOW + day + 60_000, 1_000, NOW + day)
+    told.cool(db, "shell", NOW + 60_000, 1_000, NOW - 5)
     ledger.not_after(db, TOKENS, NOW)
     assert used(db, NOW) == 310
     assert used(db, NOW + 30_000) == 300

@@ -22,7 +22,7 @@ from clawq.rules import classify
 from clawq.rules.retry import Decision
 from clawq.settings import Settings
 from clawq.states import BANDS, SUCCEEDED
-from clawq.store import attempts, lanes, ledger, sqlfile
+from clawq.store import attempts, lanes, ledger, sqlfile, told
 from clawq.store.connection import Immediate, build_schema
 from clawq.supervisor.admit import admit, budget_rules
 from clawq.supervisor.state import State
@@ -165,7 +165,7 @@ class Twin(Simulator):
         ledger.note_end(self.db, token, True, self.now)
 
     def cool(self, resource: str, until: int, step_ms: int = 2_000) -> None:
-        ledger.cool(self.db, resource, until, step_ms, self.now)
+        told.cool(self.db, resource, until, step_ms, self.now)
         super().cool(resource, until, step_ms)
 
 

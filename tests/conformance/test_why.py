@@ -13,7 +13,7 @@ import pytest
 from clawq import states as job
 from clawq.errors import NoSuchJob
 from clawq.settings import Settings
-from clawq.store import ledger, reasons, sqlfile
+from clawq.store import ledger, reasons, sqlfile, told
 from clawq.store.why import why
 from tests.moves import put_in
 from tests.rows import put, refuse
@@ -325,14 +325,14 @@ class TestCooldowns:
     END = "; `clawq throttle browser --for 0` ends that now"
 
     def test_at_rest(self, db: apsw.Connection) -> None:
-        ledger.cool(db, "browser", NOW + 5_000, 2_000, NOW)
+        told.cool(db, "browser", NOW + 5_000, 2_000, NOW)
         (row,) = ask(db, self.waiting(db))
         at = clock(NOW + 5_000)
         assert row["clears_when"] == f"browser has rested, at {at}; then one job probes it first{self.END}"
         assert (row["measured"], row["since"]) == (None, THEN)
 
     def test_one_job_probes(self, db: apsw.Connection) -> None:
-        ledger.cool(db, "browser", THEN, 2_000, THEN)
+        told.cool(db, "browser", THEN, 2_000, THEN)
         job_id = self.waiting(db)
         assert (
             ask(db, job_id)[0]["clears_when"] == f"one job has probed browser, the next that starts{self.END}"
@@ -343,7 +343,7 @@ class TestCooldowns:
         assert ask(db, job_id)[0]["clears_when"] == says
 
     def test_coming_back(self, db: apsw.Connection) -> None:
-        ledger.cool(db, "browser", THEN, 2_000, THEN)
+        told.cool(db, "browser", THEN, 2_000, THEN)
         ledger.note_start(db, ["browser"], ["browser"], 7)
         ledger.note_end(db, 7, True, NOW - 4_500)
         ledger.note_start(db, ["browser"], ["browser"], 8)

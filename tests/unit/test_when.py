@@ -80,8 +80,8 @@ def test_a_duration_beyond_a_century_is_refused_and_not_summed(text: str) -> Non
 
 @given(st.integers(0, 10**6), st.sampled_from("smhd"))
 def test_durations_are_their_number_of_units(number: int, unit: str) -> None:
-    if number * when._UNITS[unit] <= when.LONGEST_MS:
-        assert when.duration(f"{number}{unit}") == number * when._UNITS[unit]
+    if number * when.UNITS[unit] <= when.LONGEST_MS:
+        assert when.duration(f"{number}{unit}") == number * when.UNITS[unit]
 
 
 # ---------------------------------------------------------------- times
