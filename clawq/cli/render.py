@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from rich.cells import set_cell_size
-from rich.console import Console, Group, OverflowMethod
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, Group
 from rich.text import Text
 
 from clawq.cli import words
@@ -202,8 +202,9 @@ class Page:
         return cut.append(mark)
 
     def _wrap(self, text: Text, width: int) -> list[Text]:
-        overflow: OverflowMethod = "fold" if self.cuts else "ignore"
-        lines = list(text.wrap(_console(width), width, overflow=overflow)) or [Text()]
+        if not self.cuts:
+            width = max([width, *(cell_len(word) for word in text.plain.split())])
+        lines = list(text.wrap(_console(width), width)) or [Text()]
         for line in lines:
             line.rstrip()
         return lines
