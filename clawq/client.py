@@ -190,8 +190,8 @@ class Producer:
                 for _ in range(5):
                     self.follow_config(now)
                     drafts = drafter.read(batch)
-                    refused: dict[tuple[str, str, str], int] = {}
-                    answers = self._write(drafts, now, ticking, dry_run, refused, meanwhile)
+                    counted: dict[tuple[str, str, str], int] = {}
+                    answers = self._write(drafts, now, ticking, dry_run, counted, meanwhile)
                     if answers is not None:
                         break
                 else:
@@ -199,7 +199,7 @@ class Producer:
         except Busy as error:
             raise _database_busy(error) from error
         if not dry_run:
-            self._note(answers, refused, now)
+            self._note(answers, counted, now)
         return answers
 
     def nag(self) -> str | None:
@@ -247,24 +247,29 @@ class Producer:
         now: int,
         ticking: bool,
         dry_run: bool,
-        refused: "dict[tuple[str, str, str], int]",
+        counted: "dict[tuple[str, str, str], int]",
         meanwhile: "Callable[[], None] | None",
     ) -> "Answers | None":
         """One transaction; None when the configuration changed since it was read.
 
-        Counts what is `refused`, by reason, kind and tenant.
+        What is refused or a duplicate is `counted`, by reason, kind and tenant.
         """
         intake = self.intake
         answers: Answers = []
+
+        def note(reason: str, kind: str, tenant: str) -> None:
+            where = (reason, kind, tenant)
+            counted[where] = counted.get(where, 0) + 1
 
         def take(draft: Draft) -> None:
             try:
                 taken = intake.take(draft, now, ticking)
             except Refused as error:
-                where = (error.reason, draft.kind, draft.tenant)
-                refused[where] = refused.get(where, 0) + 1
+                note(error.reason, draft.kind, draft.tenant)
                 answers.append((error, 1))
                 return
+            if taken.outcome == "duplicate":
+                note("duplicate", draft.asked_kind, draft.tenant)
             known = taken.outcome == "duplicate" or not dry_run
             receipt = Receipt(
                 taken.outcome,
@@ -282,6 +287,8 @@ class Producer:
                     return None
                 for draft in drafts:
                     if isinstance(draft, ClawqError):
+                        if isinstance(draft, Refused) and draft.whose is not None:
+                            note(draft.reason, *draft.whose)
                         answers.append((draft, 1))
                     elif isinstance(draft, Draft):
                         take(draft)
@@ -305,12 +312,12 @@ class Producer:
             pass
         return answers
 
-    def _note(self, answers: "Answers", refused: "dict[tuple[str, str, str], int]", now: int) -> None:
-        """After the transaction: count the refusals, wake the supervisor."""
-        if refused:
+    def _note(self, answers: "Answers", counted: "dict[tuple[str, str, str], int]", now: int) -> None:
+        """After the transaction: count what was not taken, wake the supervisor."""
+        if counted:
             from clawq.store.refusals import count_refusals
 
-            count_refusals(self.intake.db, refused, now)
+            count_refusals(self.intake.db, counted, now)
         news = any(
             isinstance(answer, Receipt) and answer.outcome not in ("duplicate", "held")
             for answer, _ in answers

@@ -98,6 +98,8 @@ class Refused(ClawqError):
         safe_to_retry: bool | None = None,
     ) -> None:
         self.reason = reason
+        self.whose: tuple[str, str] | None = None
+        """Kind and tenant, where it is refused before there is a draft of it."""
         self.exit_code = 65 if reason in REFUSED_FOR_GOOD else 75
         self.retry_after_s = retry_after_s
         self.safe_to_retry = self.exit_code == 75 if safe_to_retry is None else safe_to_retry

@@ -1,7 +1,7 @@
 """Whose child a new job is, and what a job may not ask for. Loaded by children only."""
 
 from clawq.errors import LeaseLost, NoSuchJob, Refused, UsageError, WrongState
-from clawq.states import BANDS, ENDED
+from clawq.states import BANDS, DEFAULT_KIND, ENDED
 from clawq.store import family
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ def parent_of(intake: "Intake", asked: "dict[str, Any]", me: "tuple[int, int] | 
     if me is not None:
         if parent is None or parent.token != token:
             raise LeaseLost(job_id)
-        _stay_inside(parent, asked)
+        _stay_inside(intake, parent, asked)
     elif parent is None:
         raise NoSuchJob(job_id)
     elif parent.state in ENDED and asked.get("on_parent_end") == "cancel":
@@ -38,7 +38,7 @@ def parent_of(intake: "Intake", asked: "dict[str, Any]", me: "tuple[int, int] | 
     return parent
 
 
-def _stay_inside(parent: "Parent", asked: "dict[str, Any]") -> None:
+def _stay_inside(intake: "Intake", parent: "Parent", asked: "dict[str, Any]") -> None:
     own = BANDS[parent.band]
     what = ""
     if asked.get("parent", parent.id) != parent.id:
@@ -48,6 +48,9 @@ def _stay_inside(parent: "Parent", asked: "dict[str, Any]") -> None:
     elif BANDS.index(asked.get("band", own)) < parent.band:
         what = f"ask for band {asked['band']}, above its own, {own}"
     if what:
-        raise Refused(
+        refused = Refused(
             "not_allowed", f"job {parent.id} cannot {what}", "that is for a person, outside of a job"
         )
+        kind = asked.get("kind")
+        refused.whose = (kind if kind in intake.kinds() else DEFAULT_KIND, parent.tenant)
+        raise refused

@@ -106,6 +106,7 @@ ALL = (
     ),
     Series("clawq_accepted", COUNTER, "Jobs taken in, by the state in which they began.", ("kind", "state")),
     Series("clawq_refused", COUNTER, "Jobs refused at enqueue.", ("kind", "reason")),
+    Series("clawq_duplicates", COUNTER, "Jobs that were there already, by key or as a twin.", ("kind",)),
     Series("clawq_deferred", COUNTER, "Starts put off, as clawq why counts them.", ("kind", "reason")),
     Series("clawq_started", COUNTER, "Attempts started.", ("kind",)),
     Series("clawq_attempts", COUNTER, "Attempts ended.", ("kind", "outcome")),
@@ -135,6 +136,7 @@ ALL = (
 _COUNTERS = {
     "accepted": ("clawq_accepted", True),
     "refused": ("clawq_refused", True),
+    "duplicate": ("clawq_duplicates", False),
     "deferred": ("clawq_deferred", True),
     "started": ("clawq_started", False),
     "attempt": ("clawq_attempts", True),

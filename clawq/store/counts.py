@@ -23,6 +23,7 @@ deferred       the job's kind         reason
 used           a resource                                                         ms that its slots were held
 failed         a resource             error class of the attempt that held it
 refused        the job's kind         reason
+duplicate      the job's kind
 spent          its first job's kind   budget                                      the amount
 =============  =====================  ==========================================  =====================
 """
@@ -141,7 +142,7 @@ def ever(db: apsw.Connection) -> Told:
     tail, behind = _tail(db)
     found = {Key(EVER, *row[:3]): Count(*row[3:]) for row in db.execute(SQL["ever"])}
     _join(found, {key: count for key, count in tail.items() if key.hour == EVER})
-    _join(found, {Key(EVER, "refused", *row[:2]): Count(row[2], 0) for row in db.execute(SQL["refused"])})
+    _join(found, {Key(EVER, *row[:3]): Count(row[3], 0) for row in db.execute(SQL["refused"])})
     return Told(found, behind)
 
 

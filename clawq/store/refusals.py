@@ -89,15 +89,16 @@ def would_expire(db: apsw.Connection, draft: "Draft", expires_at: int, now: int)
 
 
 def count_refusals(db: apsw.Connection, counts: "dict[tuple[str, str, str], int]", now: int) -> None:
-    """Add {(reason, kind, tenant): n} to the counters and to what `clawq events` tells. Never an error: the
-    answer stands without them."""
+    """Add {(reason, kind, tenant): n} to the counters and to what `clawq events` tells, which is not of
+    duplicates: they are no refusals. Never an error: the answer stands without them."""
 
     def add() -> None:
         for (reason, kind, tenant), count in counts.items():
             values = {"reason": reason, "kind": kind, "tenant": tenant, "count": count, "now": now}
             db.execute(_SQL["count_refusal"], values)
-            db.execute(_SQL["turn_away"], values)
-        db.execute(_SQL["forget_turned_away"], {"most": REMEMBERED})
+            if reason != "duplicate":
+                db.execute(_SQL["turn_away"], values)
+                db.execute(_SQL["forget_turned_away"], {"most": REMEMBERED})
 
     _without_fsync(db, add)
 

@@ -352,7 +352,7 @@ CREATE TABLE pauses (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE refusals (
-    reason  TEXT    NOT NULL,
+    reason  TEXT    NOT NULL,  -- or `duplicate`, which is none
     kind    TEXT    NOT NULL,
     tenant  TEXT    NOT NULL,
     count   INTEGER NOT NULL,

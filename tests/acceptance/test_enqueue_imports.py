@@ -143,7 +143,7 @@ def test_with_a_supervisor_it_also_loads_what_wakes_it(home: Home) -> None:
 def test_a_duplicate_and_a_refusal_stay_cheap(home: Home) -> None:
     configure(home, "[limits]\nmax_queued = 1\n")
     clawq("enqueue", "--dedupe-key", "k", "--", "true")
-    assert imported("enqueue", "--dedupe-key", "k", "--", "true") == ALWAYS
+    assert imported("enqueue", "--dedupe-key", "k", "--", "true") == ALWAYS | REFUSED  # it is counted
     assert imported("enqueue", "--json", "--", "true", code=75) == ALWAYS | REFUSED
 
 
@@ -177,7 +177,8 @@ def test_what_a_full_or_busy_kind_does_stays_cheap(home: Home) -> None:
     )
     for kind in ("newest", "same"):
         clawq("enqueue", kind, "--", "true")
-        assert imported("enqueue", kind, "--", "true") == ALWAYS | FULL
+        counted = REFUSED if kind == "same" else set()  # as a duplicate
+        assert imported("enqueue", kind, "--", "true") == ALWAYS | FULL | counted
     assert imported("enqueue", "heavy", "--", "true") == ALWAYS | REFUSED
     assert imported("enqueue", "now", "--", "true", code=75) == ALWAYS | REFUSED
     Path(home.lock).write_text("")

@@ -39,18 +39,23 @@ def test_what_happened_is_counted_and_stays_counted(fleet: Fleet) -> None:
         "[limits]\nmax_queued = 6\n"
         "[kinds.poor]\ncommand = ['false']\nmax_attempts = 2\nbackoff = '0s'\nneeds = ['shell']\n"
     )
+    (fleet.scratch / "batch").write_text('{"kind": "poor", "dedupe_key": "k"}\n' * 3)
     for _ in range(3):
         fleet.enqueue("qa")
-    fleet.enqueue("poor")
+    fleet.enqueue("poor", "--dedupe-key", "k")
     fleet.clawq("cancel", fleet.enqueue("qa", "--delay", "1h"))
     fleet.enqueue("qa", "--exclusive", "one")
     fleet.enqueue("qa", "--exclusive", "one")
     fleet.clawq("enqueue", "qa", code=75)
+    fleet.clawq("enqueue", "poor", "--dedupe-key", "k")
+    fleet.clawq("enqueue", "--batch", fleet.scratch / "batch")
+    assert [row["reason"] for row in fleet.json("status")["refused"]] == ["queue_full"]
     fleet.clawq("run", "--until-idle")
     before = figures(fleet)
     assert before["clawq_accepted_total", "qa", "queued"] == 5
     assert before["clawq_accepted_total", "qa", "scheduled"] == 1
     assert before["clawq_refused_total", "qa", "queue_full"] == 1
+    assert before["clawq_duplicates_total", "poor"] == 4
     assert before["clawq_ended_total", "qa", "succeeded", "succeeded"] == 5
     assert before["clawq_ended_total", "poor", "max_attempts", "dead"] == 1
     assert before["clawq_removed_total", "qa", "cancelled", "cancelled"] == 1

@@ -73,8 +73,9 @@ SELECT (SELECT coalesce(r.kind, j.kind) FROM jobs j LEFT JOIN jobs r ON r.id = j
     budget, sum(amount) FROM spends INDEXED BY spends_token WHERE token = :token GROUP BY budget;
 
 -- name: refused
--- Refusals are counted where they happen, by producers.
-SELECT kind, reason, sum(count) FROM refusals GROUP BY kind, reason;
+-- Refusals and duplicates are counted where they happen, by producers.
+SELECT iif(reason = 'duplicate', reason, 'refused'), kind, iif(reason = 'duplicate', '', reason), sum(count)
+FROM refusals GROUP BY kind, reason;
 
 -- name: ever
 -- As many rows as there are kinds of things to tell apart.

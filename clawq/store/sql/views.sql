@@ -67,7 +67,7 @@ SELECT band, tenant, kind, needs, count(*) AS n, min(id) AS job_id FROM (
 
 -- name: refusals
 -- Producers that were sent away, the latest first.
-SELECT reason, kind, tenant, count, last_at FROM refusals ORDER BY last_at DESC LIMIT 50;
+SELECT reason, kind, tenant, count, last_at FROM refusals WHERE reason <> 'duplicate' ORDER BY last_at DESC LIMIT 50;
 
 -- name: pauses
 -- What is paused, and since when.
