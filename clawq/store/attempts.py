@@ -259,7 +259,10 @@ def promote(db: apsw.Connection, now: int) -> int:
 
 def expire(db: apsw.Connection, now: int) -> int:
     """End what was not started in time; how many (BATCH means that more may be waiting)."""
-    return len(db.execute(SQL["expire"], {"now": now, "most": BATCH}).fetchall())
+    due = db.execute(SQL["expirable"], {"now": now, "most": BATCH}).fetchall()
+    each = [{"job_id": job_id, "now": now} for (job_id,) in due]
+    # One by one: the end of one may already have ended others of them, which were its children.
+    return len(db.executemany(SQL["expire"], each).fetchall())
 
 
 def next_due(db: apsw.Connection) -> int:

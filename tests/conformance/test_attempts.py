@@ -216,6 +216,16 @@ def test_what_was_not_started_in_time(
     assert db.execute("SELECT id, state, reason FROM jobs").fetchall() == [(job_id, state, reason)]
 
 
+@pytest.mark.parametrize("state", ["scheduled", "queued", "held"])
+def test_a_deadline_that_parent_and_child_share_ends_both(db: apsw.Connection, state: str) -> None:
+    """The parent's end had just cancelled the child, which could not expire any more: every turn failed."""
+    parent = put(db, NOW - 10, state="scheduled", tries=1, deadline_at=NOW)
+    family = {"parent_id": parent, "root_id": parent, "on_parent_end": "cancel"}
+    child = put(db, NOW - 10, state=state, deadline_at=NOW, **family)
+    assert attempts.expire(db, NOW) == 1
+    assert states(db) == {parent: "dead", child: "cancelled"}
+
+
 def test_attempts_whose_job_moved_on_are_closed(db: apsw.Connection) -> None:
     job_id = put(db, NOW)
     claim(db, job_id)

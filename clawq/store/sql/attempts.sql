@@ -107,6 +107,11 @@ WHERE id IN (SELECT id FROM jobs INDEXED BY jobs_due WHERE state = 'scheduled' A
              ORDER BY run_after LIMIT :most)
 RETURNING id;
 
+-- name: expirable
+-- Whose time to start is over.
+SELECT id FROM jobs INDEXED BY jobs_expiry
+WHERE expires_at <= :now AND state IN ('scheduled', 'queued', 'held') LIMIT :most;
+
 -- name: expire
 -- Not started in time: `expired`. A deadline that passes after an attempt has failed leaves the job `dead`.
 UPDATE jobs SET
@@ -120,8 +125,7 @@ UPDATE jobs SET
                 WHEN retry_by <= :now THEN 'too old to be tried again'
                 ELSE 'not started within 5 s, and its on_busy is reject: it may not wait' END,
     changed_at = :now, ended_at = :now, parked = NULL, ready_at = NULL
-WHERE id IN (SELECT id FROM jobs INDEXED BY jobs_expiry
-             WHERE expires_at <= :now AND state IN ('scheduled', 'queued', 'held') LIMIT :most)
+WHERE id = :job_id AND state IN ('scheduled', 'queued', 'held')
 RETURNING id;
 
 -- name: next_due
