@@ -1,4 +1,4 @@
-"""Deaths at every COMMIT: ``python -m tests.commits supervisor|commands before|after``.
+"""Deaths at every COMMIT: ``python -m tests.commits supervisor|families|commands before|after``.
 
 Each point is a process of its own, forked from this one so that a hundred of them cost a second or two, that
 ends by kill -9 just before or just after its n-th COMMIT; then the same is done again by one that lives, and
@@ -24,33 +24,18 @@ from clawq import cli as clawq_cli
 from clawq import config as clawq_config
 from clawq import states as job
 from clawq.__main__ import main as clawq
-from clawq.host import instance
+from clawq.host import instance, wait_file
 from clawq.paths import Home, find_home
-from clawq.store import connection, effects
+from clawq.store import effects
 from clawq.store.connection import open_db
 from clawq.supervisor import loop, voice
-from tests.crashing import die
+from tests.crashing import die_at_commit
 from tests.moves import put_in
-from tests.rows import check_books, put
+from tests.rows import check_books, put, states
+from tests.sizes import FULL
 
 MOST = 60
 """More COMMITs than any of this makes: one that never ends is not waited for."""
-
-
-def die_at_commit(number: int, before: bool) -> None:
-    """Die at the n-th COMMIT from now on."""
-    leave = connection.Immediate.__exit__
-    left = [number]
-
-    def leaving(self: Any, kind: Any, *error: Any) -> None:
-        left[0] -= kind is None
-        if kind is None and not left[0] and before:
-            die()
-        leave(self, kind, *error)
-        if kind is None and not left[0]:
-            die()
-
-    connection.Immediate.__exit__ = leaving  # type: ignore[method-assign]
 
 
 def apart(run: Callable[[], int]) -> int | None:
@@ -173,6 +158,72 @@ def supervisor_points(before: bool) -> int:
     raise AssertionError("it never ended")
 
 
+# ---------------------------------------------------------------- the supervisor of those who wait
+
+NARROW = """
+[limits]
+max_running = 1
+[resources.lamp]
+limit = 1
+"""
+USE = "mkdir lamp || echo $1 >> twice; echo run >> $1; rmdir lamp"
+PARENT = f"""
+use() {{ {USE}; }}
+use parent
+clawq enqueue --hold --on-parent-end cancel -- true
+clawq ask 'Shall I?' --timeout 0s
+child=$(clawq enqueue --print-id --needs lamp -- sh -c '{USE}' - child)
+until clawq wait $child; do echo died >> waits; done
+use again
+"""
+FAMILY = [job.SUCCEEDED, job.CANCELLED, job.CANCELLED, job.SUCCEEDED]
+"""The parent, what was to end with it, its question, and whom it waited for."""
+
+
+def kill_waits(home: Home) -> int:
+    """How many `clawq wait` there were to be killed."""
+    paths = [str(path) for path in Path(home.run).glob("*.wait")]
+    pids = [wait_file.holder(path) for path in paths if wait_file.is_held(path)]
+    for pid in pids:
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+    return len(pids)
+
+
+def family_points(before: bool) -> int:
+    """In short every other COMMIT; and whether the parent's `clawq wait` dies too, which then waits anew."""
+    killed = 0
+    for number in range(1 if before or FULL else 2, MOST, 1 if FULL else 2):
+        for wait_too in (False, True) if FULL else (not before,):
+            home = fresh_home(NARROW)
+            db = open_db(home)
+            put(db, loop.wall_ms(), command=["sh", "-c", PARENT], cwd=home.data, needs="lamp")
+            db.close()
+            lived = apart(lambda n=number: supervise(lambda: die_at_commit(n, before)))  # type: ignore[misc]
+            if lived is None:
+                check(home).close()
+                killed += kill_waits(home) if wait_too else 0
+                assert apart(supervise) == 0
+            check_family(home, number)
+            if lived == 0:
+                assert killed or not wait_too, "no wait was there to be killed"
+                return number - 1
+    raise AssertionError("it never ended")
+
+
+def check_family(home: Home, number: int) -> None:
+    db = check(home)
+    assert list(states(db).values()) == FAMILY, (number, states(db))
+    assert db.execute("SELECT count(*) FROM attempts WHERE outcome <> 'never_started'").get == 2
+    assert db.execute("SELECT count(*) FROM attempts WHERE waited_ms > 0").get == 1
+    db.close()
+    runs = {name: Path(home.data, name).read_text() for name in ("parent", "child", "again")}
+    assert runs == dict.fromkeys(runs, "run\n"), (number, runs)
+    assert not Path(home.data, "twice").exists(), "two held the lamp"
+    assert os.listdir(home.run) == ["null.payload"], (number, os.listdir(home.run))
+    shutil.rmtree(home.data)
+
+
 # ---------------------------------------------------------------- commands
 
 ME = 1_001
@@ -283,6 +334,9 @@ def command_points(before: bool) -> int:
     return points
 
 
+POINTS = {"supervisor": supervisor_points, "families": family_points, "commands": command_points}
+
+
 def _load_once() -> None:
     """What every child would import for itself."""
     apart_from = {"clawq.cli.__main__", "clawq.config.__main__"}
@@ -298,7 +352,7 @@ def main(what: str, when: str) -> int:
     folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else "/tmp"
     os.environ["POINTS"] = tempfile.mkdtemp(prefix="cq-", dir=folder)
     try:
-        points = {"supervisor": supervisor_points, "commands": command_points}[what](when == "before")
+        points = POINTS[what](when == "before")
     finally:
         shutil.rmtree(os.environ["POINTS"], ignore_errors=True)
     print(points)

@@ -30,6 +30,22 @@ def dying(before: bool, function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def die_at_commit(number: int, before: bool) -> None:
+    """Die at the n-th COMMIT from now on."""
+    leave = connection.Immediate.__exit__
+    left = [number]
+
+    def leaving(self: Any, kind: Any, *error: Any) -> None:
+        left[0] -= kind is None
+        if kind is None and not left[0] and before:
+            die()
+        leave(self, kind, *error)
+        if kind is None and not left[0]:
+            die()
+
+    connection.Immediate.__exit__ = leaving  # type: ignore[method-assign]
+
+
 def dying_at_commit(after_call: str, before: bool) -> None:
     """Die at the COMMIT of the first transaction in which this function of the store was called."""
     called = []

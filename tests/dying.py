@@ -8,8 +8,9 @@ from typing import Any
 
 from clawq import backups
 from clawq.__main__ import main as clawq
+from clawq.host import wait_file
 from clawq.store import connection, copies, merge, migrate
-from tests.crashing import die, dying
+from tests.crashing import die, die_at_commit, dying
 
 
 def patch(owner: Any, name: str, before: bool) -> None:
@@ -67,7 +68,19 @@ UPGRADE: dict[str, Callable[[], None]] = {
     "once there is a backup of an upgrade": lambda: patch(migrate, "back_up", False),
     "before an upgrade is committed": lambda: patch(connection.Immediate, "__exit__", True),
 }
-POINTS = BACKUP | RESTORE | UPGRADE
+# Of `clawq wait` inside a job, which commits twice: that it waits, and that it wants its slots back.
+WAIT_BEGINS: dict[str, Callable[[], None]] = {
+    "before it holds its lock": lambda: patch(wait_file, "hold", True),
+    "once it holds its lock": lambda: patch(wait_file, "hold", False),
+    "before it is committed that it waits": lambda: die_at_commit(1, True),
+    "once it is committed that it waits": lambda: die_at_commit(1, False),
+}
+WAIT_ENDS: dict[str, Callable[[], None]] = {
+    "before it asks for its slots": lambda: die_at_commit(2, True),
+    "once it has asked for its slots": lambda: die_at_commit(2, False),
+    "once it has its slots": lambda: patch(wait_file, "let_go", True),
+}
+POINTS = BACKUP | RESTORE | UPGRADE | WAIT_BEGINS | WAIT_ENDS
 
 
 def main(point: str, *words: str) -> int:

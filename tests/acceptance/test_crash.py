@@ -65,7 +65,14 @@ def test_dying_at_any_point_runs_the_agent_once(fleet: Fleet, point: str, second
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize(("who", "points"), [("supervisor", 7), ("commands", 20)])
+@pytest.mark.parametrize(
+    ("who", "points"),
+    [
+        ("supervisor", 7),
+        pytest.param("families", 7, marks=pytest.mark.sized),
+        ("commands", 20),
+    ],
+)
 def test_dying_at_any_commit_leaves_the_old_state_or_the_new_one(
     home: Home, who: str, when: str, points: int
 ) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,8 @@ import psutil
 import pytest
 
 from clawq.paths import Home
-from tests.fleet import Fleet
+from tests.dying import WAIT_BEGINS, WAIT_ENDS
+from tests.fleet import CLAWQ, ROOT, Fleet
 from tests.waiting import until
 
 ONE_OF_EACH = """
@@ -79,8 +84,8 @@ class TestNobodyKeepsWhatOthersNeed:
         fleet.configure('[kinds.agent]\nheartbeat = "agent"\nlease = "3s"\ntimeout = "3s"\n')
         script = "clawq enqueue -- sleep 3.2; exec clawq wait"
         patient = fleet.enqueue("agent", "--", "sh", "-c", script)
-        late = fleet.enqueue("--deadline", "2s", "--max-attempts", "1", "--", "sh", "-c", script)
         with fleet.supervised():
+            late = fleet.enqueue("--deadline", "2s", "--max-attempts", "1", "--", "sh", "-c", script)
             fleet.until_state(late, "dead")
             fleet.until_state(patient, "waiting")
             (why,) = fleet.json("why", patient)["blocked_by"]
@@ -103,6 +108,47 @@ class TestNobodyKeepsWhatOthersNeed:
         go.touch()
         process.wait(30)
         assert (fleet.state(parent), fleet.state(other)) == ("succeeded", "queued")
+
+    def test_parents_that_fill_the_machine_let_their_children_through_the_gate(self, fleet: Fleet) -> None:
+        """28 of them closed it, and nothing moved any more."""
+        bare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+        if not shutil.which("unshare") or subprocess.run([*bare, "true"], capture_output=True).returncode:
+            pytest.skip("to count nobody else's processes needs a namespace for them, so root on Linux")
+        most, parents, each = 20, 3, 12
+        fleet.configure(
+            f"[host]\nmax_user_procs = {most}\n[limits]\nmax_running = {parents}\n"
+            f"[resources.door]\nlimit = {parents}\nkeep = true\n"
+        )
+        child = f"ls -d /proc/[0-9]* | wc -l >> {fleet.scratch}/measured"
+        ids = [
+            fleet.script(
+                *("--needs", "door"),
+                f"for n in $(seq {each}); do sleep 60 & done;"
+                f'clawq enqueue --hold -- sh -c "{child}"; clawq wait; echo $? >> {fleet.scratch}/codes',
+            )
+            for _ in range(parents)
+        ]
+        supervisor = subprocess.Popen([*bare, *CLAWQ, "run"], cwd=ROOT, stderr=subprocess.DEVNULL)
+        try:
+            for job_id in ids:
+                fleet.until_state(job_id, "waiting")
+            other = fleet.enqueue("--needs", "door", "--", "true")
+            until(lambda: "uid_procs" in self.refusals(fleet, other), 20)
+            for row in fleet.json("list", "--state", "held"):
+                fleet.clawq("approve", row["id"])
+            for job_id in ids:
+                fleet.until_state(job_id, "succeeded", seconds=30)
+        finally:
+            supervisor.kill()
+            supervisor.wait(30)
+        assert fleet.lines("codes") == ["0"] * parents
+        # Each that had its child takes its own processes along.
+        assert [int(line) >= most for line in fleet.lines("measured")] == [True, True, False]
+
+    def refusals(self, fleet: Fleet, job_id: int) -> list[str]:
+        """After one more pass: what was measured may be a second old."""
+        fleet.enqueue("--hold", "--needs", "door", "--", "true")
+        return [each["reason"] for each in fleet.json("show", job_id)["deferrals"]]
 
 
 class TestDeaths:
@@ -141,6 +187,41 @@ class TestDeaths:
             assert fleet.lines("code") == ["137"]
             go.touch()
             fleet.until_state(parent, "succeeded")
+
+    def test_a_wait_killed_at_any_point_leaves_its_job_with_its_slots(self, fleet: Fleet) -> None:
+        """Also those that others have by now; and waiting again tells of the same children."""
+        points = [*WAIT_BEGINS, *WAIT_ENDS]
+        fleet.configure(f"[limits]\nmax_running = 20\n[resources.shell]\nlimit = {len(points)}\n")
+        go, again = fleet.scratch / "go", fleet.scratch / "again"
+        child = f"until [ -e {go} ]; do sleep 0.02; done; echo $CLAWQ_JOB_ID >> {fleet.scratch}/ran"
+        parents = {
+            point: fleet.script(
+                *("--needs", "shell"),
+                f"cd {ROOT}; clawq enqueue --needs shell -- sh -c '{child}';"
+                f"{sys.executable} -m tests.dying '{point}' wait; echo $? {point} >> {fleet.scratch}/died;"
+                f"until [ -e {again} ]; do sleep 0.02; done; exec clawq wait",
+            )
+            for point in points
+        }
+        with fleet.supervised():
+            until(lambda: len(fleet.lines("died")) == len(WAIT_BEGINS))
+            for point, parent in parents.items():
+                fleet.until_state(parent, "running" if point in WAIT_BEGINS else "waiting")
+            go.touch()
+            until(lambda: len(fleet.lines("died")) == len(points))
+            for parent in parents.values():
+                fleet.until_state(parent, "running")
+            until(lambda: in_use(fleet) == len(points))
+            again.touch()
+            for parent in parents.values():
+                fleet.until_state(parent, "succeeded")
+        assert sorted(fleet.lines("died")) == sorted(f"137 {point}" for point in points)
+        assert set(Counter(fleet.lines("ran")).values()) == {1}
+        for parent in parents.values():
+            shown = fleet.json("show", parent)
+            assert [row["outcome"] for row in shown["attempts"]] == ["succeeded"]
+            assert [row["state"] for row in shown["children"]] == ["succeeded"]
+        assert not list(Path(fleet.home.run).glob("*.wait"))
 
     def test_a_supervisor_killed_while_parents_wait_is_no_loss(self, fleet: Fleet) -> None:
         fleet.configure("[limits]\nmax_running = 2\n")
