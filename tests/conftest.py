@@ -11,11 +11,11 @@ from pathlib import Path
 
 import apsw
 import hypothesis
-import psutil
 import pytest
 
 from clawq.paths import Home, find_home
 from clawq.store.connection import open_db
+from tests.guardian import Guardian, end_what_is_left
 from tests.rows import check_books
 
 # The machine that runs this may be busy: how long one example takes says nothing about the code.
@@ -33,10 +33,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session")
+def guardian() -> Iterator[Guardian]:
+    watches = Guardian()
+    yield watches
+    watches.dismiss()
+
+
 @pytest.fixture(autouse=True)
-def unreachable_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def unreachable_home(monkeypatch: pytest.MonkeyPatch, guardian: Guardian) -> Iterator[Path]:
     """Point every place that clawq could look at to a folder of this test's own, here and in children."""
     folder = Path(tempfile.mkdtemp(prefix="cq-", dir=_SHORT)).resolve()
+    guardian.tell(str(folder / "q"))
     for name in list(os.environ):
         if name.startswith(("CLAWQ_", "XDG_")):
             monkeypatch.delenv(name)
@@ -53,7 +61,8 @@ def unreachable_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
     yield folder
-    _end_what_is_left(folder / "q")
+    end_what_is_left(folder / "q")
+    guardian.tell(f"-{folder / 'q'}")
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -70,29 +79,3 @@ def db(home: Home) -> Iterator[apsw.Connection]:
     yield db
     check_books(db)
     db.close()
-
-
-def _end_what_is_left(root: Path) -> None:
-    """End the supervisor and the agents that a failed test left: those named in a file they hold open."""
-    held = [(root / "clawq.lock", 0), *((path, 1) for path in (root / "run").glob("*"))]
-    for path, word in held:
-        if not path.is_file():  # a pipe that a test put there would hold us up
-            continue
-        try:
-            lines = path.read_text(errors="replace").splitlines()
-        except OSError:
-            continue
-        # The lock names its holder in its first word; an attempt file says "r PID".
-        for pid in {int(pid) for line in lines for pid in line.split()[word : word + 1] if pid.isdigit()}:
-            if pid != os.getpid() and _holds_open(pid, path):
-                if os.getpgid(pid) == pid:
-                    os.killpg(pid, signal.SIGKILL)
-                else:
-                    os.kill(pid, signal.SIGKILL)
-
-
-def _holds_open(pid: int, path: Path) -> bool:
-    try:
-        return any(file.path == str(path) for file in psutil.Process(pid).open_files())
-    except psutil.Error:
-        return False
