@@ -89,7 +89,7 @@ FIRST_MS = 1_000_000_000_000_000
 """So much less is the rank of a child while its parent is under way: it goes before all others."""
 
 
-def split(needs: "str") -> "list[str]":
+def split(needs: str) -> "list[str]":
     """The resource names in a `needs` column, as the database joins them: sorted, by commas."""
     return needs.split(",") if needs else []
 

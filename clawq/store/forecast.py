@@ -5,6 +5,7 @@ bands that wait only for slots. It is a forecast: who else enqueues meanwhile, a
 in it.
 """
 
+from clawq.states import split
 from clawq.store import sqlfile
 
 TYPE_CHECKING = False
@@ -20,7 +21,7 @@ _BANDS_THAT_KEEP = (0, 1)
 
 def starts_at_once(intake: "Intake", draft: "Draft", now: int) -> bool:
     """`now` in ms. Asks nothing about a supervisor, nor about the job's own exclusive name."""
-    needs = draft.needs.split(",") if draft.needs else []
+    needs = split(draft.needs)
     if _is_paused(intake, draft, needs):
         return False
     if draft.parent is None:

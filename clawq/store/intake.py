@@ -282,7 +282,7 @@ class Intake:
     def _misfit(self, draft: "Draft") -> Refused | None:
         """What no end of any other job could ever let start."""
         what = fix = ""
-        for name in draft.needs.split(",") if draft.needs else ():
+        for name in job.split(draft.needs):
             if not self.resources().get(name):
                 what = f"resource {name!r} has limit 0, so this job could never start"
                 fix = f"raise resources.{name}.limit in clawq.toml"

@@ -123,10 +123,7 @@ def test_a_refusal_is_the_same_from_the_command_line_a_batch_and_python(
         monkeypatch.setenv("CLAWQ_JOB_ID", "1")
         monkeypatch.setenv("CLAWQ_TOKEN", "7")
     code = 65 if reason in errors.REFUSED_FOR_GOOD else 75
-    if os.path.exists(home.db):
-        jobs = rows(home, "SELECT count(*) FROM jobs")
-    else:
-        jobs = [(0,)]
+    jobs = rows(home, "SELECT count(*) FROM jobs") if os.path.exists(home.db) else [(0,)]
 
     check(answer(*words(case.given), code=code), reason, code)
 

@@ -26,21 +26,22 @@ def spend(db: apsw.Connection, amount: int, at: int, tenant: str) -> None:
     ledger.reserve(db, tenant, at, [("tokens", amount)], at)
 
 
-class TestBudgets:
-    EMPTY = {
-        "tokens": {
-            "used": 0,
-            "limit": 100,
-            "per_s": 60,
-            "tenant_limit": 60,
-            "per_tenant": {},
-            "frees_in_s": None,
-        }
+EMPTY = {
+    "tokens": {
+        "used": 0,
+        "limit": 100,
+        "per_s": 60,
+        "tenant_limit": 60,
+        "per_tenant": {},
+        "frees_in_s": None,
     }
+}
 
+
+class TestBudgets:
     def test_nothing_spent_looks_the_same_with_and_without_a_database(self, db: apsw.Connection) -> None:
-        assert accounts.budgets(db, SETTINGS, NOW) == self.EMPTY
-        assert accounts.budgets(None, SETTINGS, NOW) == self.EMPTY
+        assert accounts.budgets(db, SETTINGS, NOW) == EMPTY
+        assert accounts.budgets(None, SETTINGS, NOW) == EMPTY
 
     def test_what_the_window_holds_by_tenant_and_when_it_frees(self, db: apsw.Connection) -> None:
         spend(db, 99, NOW - 60_000, "gone")

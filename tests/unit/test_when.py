@@ -60,7 +60,7 @@ def test_durations(text: str, expected: int) -> None:
         "10M",
         "1w",
         "1h30m",
-        "١m",
+        "\N{ARABIC-INDIC DIGIT ONE}m",
         "²s",
         "m10",
         "10m\n",
