@@ -10,8 +10,9 @@ from clawq import settings as compiled
 from clawq import when
 from clawq.errors import ConfigError, NoSuchJob
 from clawq.host import instance
+from clawq.host.instance import Supervisor
 from clawq.named import NamedTuple
-from clawq.paths import TICKS_WITHIN_MS, Home, find_home
+from clawq.paths import Home, find_home
 from clawq.settings import Settings
 from clawq.store import config_row, sqlfile, views
 from clawq.store.connection import LOOKING_BUSY_MS, open_db, open_readonly, storage_errors
@@ -24,16 +25,6 @@ if TYPE_CHECKING:
     import apsw
 
 _MOMENTS = frozenset({"at", "since", "run_after"})
-
-
-class Supervisor(NamedTuple):
-    """``running``: alive and ticking. The rest is None where nobody holds the lock; times in ms."""
-
-    running: bool
-    pid: int | None = None
-    since: int | None = None
-    mode: str | None = None
-    last_tick_age_s: float | None = None
 
 
 class Desk(NamedTuple):
@@ -61,6 +52,10 @@ class Desk(NamedTuple):
     def settings(self) -> tuple[Settings, str | None]:
         """The configuration in force, and what is wrong with clawq.toml if something is."""
         return read_settings(self.home, self.db)
+
+    def supervisor(self) -> Supervisor:
+        """Who runs this queue."""
+        return instance.look(self.home.lock, self.now)
 
     def kinds(self) -> set[str]:
         """Those configured, and those that have jobs: a kind may leave the configuration before its jobs."""
@@ -119,17 +114,6 @@ def read_settings(home: Home, db: apsw.Connection | None) -> tuple[Settings, str
             else "; until it is right, nothing is accepted"
         )
     return Settings.from_text(body), error
-
-
-def look_for_supervisor(home: Home, now: int) -> Supervisor:
-    """Who runs this queue; never tries the lock, and never forks."""
-    holder = instance.living(home.lock)
-    if holder is None:
-        return Supervisor(False)
-    silent = max(0, now - holder.last_tick)
-    return Supervisor(
-        silent < TICKS_WITHIN_MS, holder.pid, holder.since, holder.mode, round(silent / 1000, 1)
-    )
 
 
 def with_iso(value: Any) -> Any:

@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import apsw
 
+    from clawq.host.instance import Supervisor
     from clawq.settings import Settings
     from clawq.store.views import Row
 
@@ -40,19 +41,20 @@ def alarms(
     settings: Settings,
     status: Row,
     now: int,
-    *,
+    supervisor: Supervisor,
     broken: str | None,
-    pid: int | None,
-    silent_ms: int,
-    ticking: bool,
-    mode: str | None,
 ) -> list[Alert]:
     """What is wrong, the worst first. `status` is a document of ``views.status`` after add_silence().
 
-    `broken`: what is wrong with clawq.toml. `pid`: the supervisor's, which has not turned for `silent_ms`;
-    `mode`: what it does.
+    `broken`: what is wrong with clawq.toml.
     """
     facts = store.facts(db, settings, status, now)
     return alerts.alerts(
-        facts._replace(broken=broken, pid=pid, silent_ms=silent_ms, ticking=ticking, ending=mode in ENDING)
+        facts._replace(
+            broken=broken,
+            pid=supervisor.pid,
+            silent_ms=supervisor.silent_ms,
+            ticking=supervisor.running,
+            ending=supervisor.mode in ENDING,
+        )
     )

@@ -10,10 +10,10 @@ import typer
 from clawq import __version__, desk, health
 from clawq import states as job
 from clawq.cli import params, words
-from clawq.desk import Supervisor
 from clawq.doctor import Patient, crontab, machine, places, probe, programs
 from clawq.errors import ClawqError
 from clawq.host import instance
+from clawq.host.instance import Supervisor
 from clawq.paths import find_home
 from clawq.rules import checks
 from clawq.rules.alerts import Alert
@@ -93,19 +93,8 @@ def _examine(here: desk.Desk, with_probe: bool) -> Found:
     settings, broken = here.settings()
     status = views.status(here.db, settings, here.now)
     health.add_silence(status, here.home.logs, here.now)
-    supervisor = desk.look_for_supervisor(here.home, here.now)
-    silent_s = supervisor.last_tick_age_s or 0.0
-    alerts = health.alarms(
-        here.db,
-        settings,
-        status,
-        here.now,
-        broken=broken,
-        pid=supervisor.pid,
-        silent_ms=int(1000 * silent_s),
-        ticking=supervisor.running,
-        mode=supervisor.mode,
-    )
+    supervisor = here.supervisor()
+    alerts = health.alarms(here.db, settings, status, here.now, supervisor, broken)
     holder = instance.read(here.home.lock) if supervisor.pid is not None else None
     seen = Seen(0, frozenset(), {}, None) if here.db is None else checkup.look(here.db)
     version = holder.version if holder else ""

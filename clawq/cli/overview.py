@@ -35,7 +35,8 @@ def look() -> Document:
 def look_from(here: Desk, settings: Settings, broken: str | None) -> Document:
     """The same, from a desk that is open; `broken` says what is wrong with clawq.toml."""
     document = views.status(here.db, settings, here.now)
-    supervisor = document["supervisor"] = desk.look_for_supervisor(here.home, here.now)._asdict()
+    found = here.supervisor()
+    supervisor = document["supervisor"] = found._asdict()
     if supervisor["mode"] == "run" and document["observed"]["since"] is not None:
         supervisor["mode"] = "observe"
     queued = document["counts"][job.QUEUED]
@@ -47,18 +48,8 @@ def look_from(here: Desk, settings: Settings, broken: str | None) -> Document:
     document["ever"] = here.db is not None
     document["ended"], document["deferred"] = today.today(here.db, _midnight(here.now))
     health.add_silence(document, here.home.logs, here.now)
-    found = health.alarms(
-        here.db,
-        settings,
-        document,
-        here.now,
-        broken=broken,
-        pid=supervisor["pid"],
-        silent_ms=int(1000 * (supervisor["last_tick_age_s"] or 0)),
-        ticking=supervisor["running"],
-        mode=supervisor["mode"],
-    )
-    document["alerts"] = [{"reason": each.reason, "text": each.text, "fix": each.fix} for each in found]
+    alerts = health.alarms(here.db, settings, document, here.now, found, broken)
+    document["alerts"] = [{"reason": each.reason, "text": each.text, "fix": each.fix} for each in alerts]
     return document
 
 

@@ -14,7 +14,7 @@ from clawq import desk, paths
 from clawq.cli import words
 from clawq.cli.params import AsJson
 from clawq.errors import ClawqError, UsageError
-from clawq.host import platform, services
+from clawq.host import instance, platform, services
 from clawq.paths import Home, find_home
 from clawq.service import LAUNCHD, MANAGERS, MARK, SYSTEMD, Service, check, name_of
 
@@ -85,7 +85,7 @@ def install(
     if old != text and not as_json:
         words.write(f"{words.line(manager.file)}: {'written' if old is None else 'replaced'}")
         words.write(f"PATH {words.line(plan.service.environment['PATH'])}")
-    other = desk.look_for_supervisor(plan.home, desk.now_ms())
+    other = instance.look(plan.home.lock, desk.now_ms())
     stranger = other.running and other.pid != seen.pid
     for argv in commands:
         manager.tell(argv)
@@ -182,7 +182,7 @@ def describe(plan: Plan) -> dict[str, Any]:
     """What `status` says, for programs. None is what nobody can tell."""
     manager = plan.manager
     seen = manager.seen()
-    supervisor = desk.look_for_supervisor(plan.home, desk.now_ms())
+    supervisor = instance.look(plan.home.lock, desk.now_ms())
     file, installed, differs, path = written(plan)
     return {
         "manager": manager.kind,
@@ -358,7 +358,7 @@ def _settled(plan: Plan) -> int | None:
     """The pid of the supervisor, once it ticks and is the service's; None when that takes too long."""
     give_up = time.monotonic() + SETTLE_S
     while True:
-        supervisor = desk.look_for_supervisor(plan.home, desk.now_ms())
+        supervisor = instance.look(plan.home.lock, desk.now_ms())
         if supervisor.running and plan.manager.seen().pid in (None, supervisor.pid):
             return supervisor.pid
         if time.monotonic() > give_up:

@@ -21,10 +21,8 @@ def why(ids: params.JobIds, as_json: params.AsJson = False) -> int:
 
     def tell(job_id: int) -> None:
         with desk.reading() as here:
-            found = desk.look_for_supervisor(here.home, here.now)
             settings, _ = here.settings()
-            doing = found.mode if found.running else None
-            document = ask(here.queue(job_id), settings, job_id, here.now, doing)
+            document = ask(here.queue(job_id), settings, job_id, here.now, here.supervisor().doing)
         if as_json:
             words.write_json({key: document[key] for key in PUBLIC})
         else:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import apsw
 
-from clawq.desk import Supervisor
+from clawq.host.instance import Supervisor
 from clawq.paths import Home
 from clawq.settings import Settings
 from clawq.store.checkup import Seen

@@ -14,6 +14,7 @@ import time
 
 from clawq.host import platform, processes
 from clawq.named import NamedTuple
+from clawq.paths import TICKS_WITHIN_MS
 
 PATIENCE_S = 1.0
 """Between fork and exec a child of a dead supervisor may hold the lock for a moment longer."""
@@ -35,6 +36,25 @@ class Holder(NamedTuple):
         return self.boot_id == platform.boot_id() and processes.is_alive(
             processes.Process(self.pid, self.started)
         )
+
+
+class Supervisor(NamedTuple):
+    """``running``: alive and ticking. The rest is None where nobody holds the lock; times in ms."""
+
+    running: bool
+    pid: int | None = None
+    since: int | None = None
+    mode: str | None = None
+    last_tick_age_s: float | None = None
+
+    @property
+    def silent_ms(self) -> int:
+        return int(1000 * (self.last_tick_age_s or 0))
+
+    @property
+    def doing(self) -> str | None:
+        """What one that ticks does: ``run``, or how it ends."""
+        return self.mode if self.running else None
 
 
 class Instance:
@@ -105,6 +125,17 @@ def living(path: str) -> Holder | None:
     """Who holds the lock, as its file says; None for one that is dead."""
     holder = read(path)
     return holder if holder is not None and holder.is_alive() else None
+
+
+def look(path: str, now: int) -> Supervisor:
+    """Who runs the queue; never tries the lock, and never forks."""
+    holder = living(path)
+    if holder is None:
+        return Supervisor(False)
+    silent = max(0, now - holder.last_tick)
+    return Supervisor(
+        silent < TICKS_WITHIN_MS, holder.pid, holder.since, holder.mode, round(silent / 1000, 1)
+    )
 
 
 def read(path: str) -> Holder | None:

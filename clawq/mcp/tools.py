@@ -209,9 +209,8 @@ def _job_status(job_id: int) -> Document:
 
 def _why(job_id: int) -> Document:
     with desk.reading() as here:
-        found = desk.look_for_supervisor(here.home, here.now)
         settings, _ = here.settings()
-        document = why(here.queue(job_id), settings, job_id, here.now, found.mode if found.running else None)
+        document = why(here.queue(job_id), settings, job_id, here.now, here.supervisor().doing)
     return {key: document[key] for key in PUBLIC}
 
 

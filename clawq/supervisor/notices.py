@@ -14,6 +14,7 @@ import apsw
 from clawq import health
 from clawq.errors import UsageError
 from clawq.host import output
+from clawq.host.instance import Supervisor
 from clawq.paths import Home
 from clawq.placeholders import fill
 from clawq.rules.alerts import Alert
@@ -109,17 +110,8 @@ class Notices:
         self._alerts_at = mono + ALERTS_MS
         status = views.status(db, settings, now)
         health.add_silence(status, self.home.logs, now)
-        found = health.alarms(
-            db,
-            settings,
-            status,
-            now,
-            broken=config_row.load(db)[3],
-            pid=pid,
-            silent_ms=0,
-            ticking=True,
-            mode=mode,
-        )
+        me = Supervisor(True, pid, None, mode, 0.0)
+        found = health.alarms(db, settings, status, now, me, config_row.load(db)[3])
         fleeting = {alert.reason for alert in found} & FLEETING
         first_seen = fleeting - self._fleeting
         self._fleeting = fleeting

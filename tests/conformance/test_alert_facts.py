@@ -7,6 +7,7 @@ import json
 import pytest
 
 from clawq import health
+from clawq.host.instance import Supervisor
 from clawq.rules.alerts import Alert
 from clawq.settings import Settings
 from clawq.store import sqlfile, views
@@ -28,8 +29,7 @@ def alarms(desk: Desk, now: int = NOW) -> list[Alert]:
     settings = Settings(json.loads(body or sqlfile.read("default_config.json")))
     status = views.status(desk.db, settings, now)
     health.add_silence(status, "/nowhere", now)
-    how = {"pid": 1, "silent_ms": 0, "ticking": True, "mode": "run"}
-    return health.alarms(desk.db, settings, status, now, broken=None, **how)
+    return health.alarms(desk.db, settings, status, now, Supervisor(True, 1, mode="run"), None)
 
 
 def reasons(desk: Desk, now: int = NOW) -> list[str]:
