@@ -38,6 +38,13 @@ def write_out(text: str) -> None:
         write_error(f"the answer could not be written to stdout: {error.strerror}")
 
 
+def write_json(document: "dict[str, object]") -> None:
+    """A JSON object, on a line of stdout."""
+    from clawq.quickjson import dumps
+
+    write_out(dumps(document) + "\n")
+
+
 def write_error(text: str) -> None:
     """One line on stderr; control characters are shown, not sent."""
     shown = "".join([c if c.isprintable() else "?" for c in text])

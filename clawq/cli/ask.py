@@ -1,7 +1,7 @@
 """``clawq ask TEXT``: a question to a person, from inside a job."""
 
 from clawq import verbs, when
-from clawq.cli import as_utf8, write_error, write_out
+from clawq.cli import as_utf8, write_error, write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,16 +12,14 @@ TIMED_OUT = 75
 
 def main(argv: "Sequence[str]") -> int:
     """The exit code. Raises ClawqError."""
-    words = as_utf8(argv)
-    (text,), given = verbs.parse(verbs.ASK, words)
+    (text,), given = verbs.parse(verbs.ASK, as_utf8(argv))
     timeout = given.get("timeout")
     timeout_ms = None if timeout is None else when.duration(str(timeout))
     from clawq.waiting import ask
 
     answer = ask(text, timeout_ms)
     if "json" in given:
-        approved = "true" if answer.approved else "false"
-        write_out(f'{{"job_id": {answer.job_id}, "state": "{answer.state}", "approved": {approved}}}\n')
+        write_json({"job_id": answer.job_id, "state": answer.state, "approved": answer.approved})
     if answer.timed_out:
         write_error(f"after {timeout} nobody has answered question {answer.job_id}")
         return TIMED_OUT

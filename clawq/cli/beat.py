@@ -1,6 +1,6 @@
 """``clawq beat``: a sign of life, from inside a job whose kind has ``heartbeat = "agent"``."""
 
-from clawq.cli import write_out
+from clawq.cli import write_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,5 +19,5 @@ def main(argv: "Sequence[str]") -> int:
 
     job_id = beat()
     if as_json:
-        write_out(f'{{"job_id": {job_id}}}\n')
+        write_json({"job_id": job_id})
     return 0

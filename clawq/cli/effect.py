@@ -3,9 +3,9 @@
 import os
 
 from clawq import verbs, when
-from clawq.cli import as_utf8, write_error, write_out
+from clawq.cli import as_utf8, write_error, write_json, write_out
 from clawq.errors import EffectHeld, Unconfirmed, UsageError
-from clawq.values import json_array, near
+from clawq.values import near
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +19,7 @@ SKIP, UNCONFIRMED, HELD, NEVER_BEGUN = 10, 11, 75, 1
 
 def main(argv: "Sequence[str]") -> int:
     """The exit code; of ``begin`` only 0 means to do it. Raises ClawqError."""
-    words = as_utf8(argv)
-    (action, key), given = verbs.parse(verbs.EFFECT, words)
+    (action, key), given = verbs.parse(verbs.EFFECT, as_utf8(argv))
     actions = [name for name, _ in verbs.EFFECT.actions]
     if action not in actions:
         fix = f"{near(action, actions)}one of {', '.join(actions)}, and then the key"
@@ -31,7 +30,7 @@ def main(argv: "Sequence[str]") -> int:
     answer = effect(action, key, None if scope is None else str(scope))
     code, said = _meaning(action, answer)
     if "json" in given:
-        write_out(_as_json(answer) + "\n")
+        write_json(_document(answer))
     if code:
         write_error(said)
     elif "json" not in given and os.isatty(1):
@@ -57,10 +56,13 @@ def _meaning(action: str, effect: "Effect") -> "tuple[int, str]":
     return NEVER_BEGUN, f"{name} is not begun: `clawq effect begin` comes first"
 
 
-def _as_json(effect: "Effect") -> str:
-    times = ["null" if at is None else f'"{when.iso(at)}"' for at in (effect.begun_at, effect.settled_at)]
-    return (
-        f'{{"key": {json_array([effect.key])[1:-1]}, "scope": "{effect.scope}", '
-        f'"outcome": "{effect.answer}", "job_id": {"null" if effect.job_id is None else effect.job_id}, '
-        f'"begun_at": {times[0]}, "settled_at": {times[1]}}}'
-    )
+def _document(effect: "Effect") -> "dict[str, object]":
+    begun, settled = effect.begun_at, effect.settled_at
+    return {
+        "key": effect.key,
+        "scope": effect.scope,
+        "outcome": effect.answer,
+        "job_id": effect.job_id,
+        "begun_at": None if begun is None else when.iso(begun),
+        "settled_at": None if settled is None else when.iso(settled),
+    }

@@ -1,9 +1,8 @@
 """``clawq fail --class CLASS``: why this attempt fails, told from inside a job before it ends."""
 
 from clawq import verbs, when
-from clawq.cli import as_utf8, write_out
+from clawq.cli import as_utf8, write_json
 from clawq.errors import UsageError
-from clawq.values import json_array
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,8 +11,7 @@ if TYPE_CHECKING:
 
 def main(argv: "Sequence[str]") -> int:
     """The exit code. Raises ClawqError."""
-    words = as_utf8(argv)
-    _, given = verbs.parse(verbs.FAIL, words)
+    _, given = verbs.parse(verbs.FAIL, as_utf8(argv))
     if not given.get("class"):
         raise UsageError("--class is missing", f"one of {', '.join(verbs.CLASSES)}")
     error_class = str(given["class"])
@@ -30,6 +28,5 @@ def main(argv: "Sequence[str]") -> int:
         None if text is None else str(text),
     )
     if "json" in given:
-        counted = json_array([str(reason or error_class)])[1:-1]
-        write_out(f'{{"job_id": {job_id}, "class": "{error_class}", "reason": {counted}}}\n')
+        write_json({"job_id": job_id, "class": error_class, "reason": reason or error_class})
     return 0

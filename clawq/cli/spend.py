@@ -3,28 +3,24 @@
 import os
 
 from clawq import verbs
-from clawq.cli import as_utf8, write_error, write_out
-from clawq.values import json_array
+from clawq.cli import as_utf8, write_error, write_json, write_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from clawq.inside import Spent
-
 OVERDRAWN = 75
 
 
 def main(argv: "Sequence[str]") -> int:
     """The exit code: 75 when the budget is overdrawn, which is recorded all the same. Raises ClawqError."""
-    words = as_utf8(argv)
-    (budget, number), given = verbs.parse(verbs.SPEND, words)
+    (budget, number), given = verbs.parse(verbs.SPEND, as_utf8(argv))
     from clawq.inside import spend
 
     total = int(number) if number.isascii() and number.isdigit() and len(number) < 17 else number
     spent = spend(budget, total)
     if "json" in given:
-        write_out(_as_json(spent) + "\n")
+        names = ("budget", "recorded", "used", "limit", "overdrawn", "retry_after_s")
+        write_json({name: getattr(spent, name) for name in names})
     elif os.isatty(1) and not spent.overdrawn:
         write_out(f"{budget}: {spent.used} of {spent.limit} are spent or reserved\n")
     if not spent.overdrawn:
@@ -34,13 +30,3 @@ def main(argv: "Sequence[str]") -> int:
         f"slow down; some of it is free again in {spent.retry_after_s} s"
     )
     return OVERDRAWN
-
-
-def _as_json(spent: "Spent") -> str:
-    left = "null" if spent.retry_after_s is None else spent.retry_after_s
-    name = json_array([spent.budget])[1:-1]
-    return (
-        f'{{"budget": {name}, "recorded": {spent.recorded}, "used": {spent.used}, '
-        f'"limit": {spent.limit}, "overdrawn": {"true" if spent.overdrawn else "false"}, '
-        f'"retry_after_s": {left}}}'
-    )

@@ -4,9 +4,8 @@ import os
 import time
 
 from clawq import verbs, when
-from clawq.cli import as_utf8, write_out
+from clawq.cli import as_utf8, write_json, write_out
 from clawq.errors import UsageError
-from clawq.values import json_array
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 
 def main(argv: "Sequence[str]") -> int:
     """The exit code. Raises ClawqError."""
-    words = as_utf8(argv)
-    (resource,), given = verbs.parse(verbs.THROTTLE, words)
+    (resource,), given = verbs.parse(verbs.THROTTLE, as_utf8(argv))
     span = given.get("for")
     if span is None:
         raise UsageError("--for is missing", "clawq throttle RESOURCE --for 5m")
@@ -24,18 +22,17 @@ def main(argv: "Sequence[str]") -> int:
 
     until = throttle(resource, 0 if span == "0" else when.duration(str(span)))
     if "json" in given:
-        write_out(_as_json(resource, until) + "\n")
+        write_json(_document(resource, until))
     elif os.isatty(1):
         write_out(f"{resource} {_said(until)}\n")
     return 0
 
 
-def _as_json(resource: str, until: int | None) -> str:
-    at, left = "null", "null"
-    if until is not None:
-        left = str(max(0, -((time.time_ns() // 1_000_000 - until) // 1000)))
-        at = f'"{when.iso(until)}"'
-    return f'{{"resource": {json_array([resource])[1:-1]}, "until": {at}, "cooldown_s": {left}}}'
+def _document(resource: str, until: int | None) -> "dict[str, object]":
+    if until is None:
+        return {"resource": resource, "until": None, "cooldown_s": None}
+    left = max(0, -((time.time_ns() // 1_000_000 - until) // 1000))
+    return {"resource": resource, "until": when.iso(until), "cooldown_s": left}
 
 
 def _said(until: int | None) -> str:

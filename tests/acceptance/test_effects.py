@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from clawq.paths import Home
-from tests.acceptance.test_enqueue_imports import NEVER, imported
+from tests.acceptance.test_enqueue_imports import JSON, NEVER, imported
 from tests.fleet import ROOT, Fleet
 from tests.waiting import until
 
@@ -462,6 +462,6 @@ def test_a_beat_and_an_effect_load_this_and_nothing_else(
                 "clawq.when",
             }
             assert imported("effect", "begin", "k") == LIGHT | heavier
-            assert imported("effect", "done", "k", "--json") == LIGHT | heavier
+            assert imported("effect", "done", "k", "--json") == LIGHT | heavier | JSON
             assert not {name.partition(".")[0] for name in LIGHT | heavier} & NEVER
         fleet.clawq("stop", "--now")

@@ -39,6 +39,7 @@ REFUSED = {"clawq.store.refusals", "clawq.store.drain"}
 WOKEN = {"clawq.poke", "_socket"}
 FORECAST = {"clawq.store.forecast"}
 FULL = {"clawq.store.overload"}
+JSON = {"clawq.quickjson", "_json"}
 TOLD = {"clawq.verbs", "clawq.inside", "clawq.lease", "clawq.store.told", *WOKEN}
 STATUS = {
     "__future__",
@@ -196,12 +197,12 @@ def test_what_agents_tell_is_as_cheap(home: Home, monkeypatch: pytest.MonkeyPatc
     Path(home.sock).write_text("")
     enqueueing = {"clawq.cli.enqueue"}
     here = (ALWAYS - enqueueing) | TOLD
-    assert imported("throttle", "shell", "--for", "5m", "--json") == here | {"clawq.cli.throttle"}
+    assert imported("throttle", "shell", "--for", "5m", "--json") == here | JSON | {"clawq.cli.throttle"}
     rows(home, "UPDATE jobs SET state = 'starting', token = 7 WHERE id = 1")
     monkeypatch.setenv("CLAWQ_JOB_ID", "1")
     monkeypatch.setenv("CLAWQ_TOKEN", "7")
     no_poke = here - {"_socket"}
-    assert imported("spend", "tokens", "10", "--json") == no_poke | {"clawq.cli.spend"}
+    assert imported("spend", "tokens", "10", "--json") == no_poke | JSON | {"clawq.cli.spend"}
     assert imported("spend", "tokens", "11", code=75) == no_poke | {"clawq.cli.spend"}
 
 
