@@ -11,11 +11,10 @@ from clawq.client import Producer
 from clawq.errors import UsageError
 from clawq.lease import must_be_inside, own
 from clawq.poke import poke
-from clawq.states import whoami
+from clawq.states import TOLD_CLASSES, whoami
 from clawq.store import told
 from clawq.store.connection import Immediate, storage_errors
-from clawq.values import near
-from clawq.verbs import CLASSES
+from clawq.values import near, read_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,10 +114,7 @@ def fail(
 
     Raises UsageError (outside a job too), LeaseLost, and what opening the queue raises.
     """
-    if error_class not in CLASSES:
-        raise UsageError(
-            f"--class {error_class!r:.80}", f"{near(error_class, CLASSES)}one of {', '.join(CLASSES)}"
-        )
+    read_word("--class", error_class, TOLD_CLASSES)
     if reason is not None and (
         not 0 < len(reason) <= REASON_MOST or not reason.isprintable() or " " in reason
     ):

@@ -11,7 +11,7 @@ import time
 
 from clawq.errors import LeaseLost, UsageError
 from clawq.paths import find_home
-from clawq.states import whoami
+from clawq.states import EFFECT_SCOPES, whoami
 from clawq.store import told
 from clawq.store.connection import Immediate, open_db, open_readonly, storage_errors
 
@@ -84,18 +84,17 @@ def effect(action: str, key: str, scope: "str | None") -> "Effect":
                 if action == "begin":
                     return effects.begin(db, tenant, *me, key, scope or "job", now)
                 state = effects.DONE if action == "done" else effects.FAILED
-                scopes = (scope,) if scope else effects.SCOPES
+                scopes = (scope,) if scope else EFFECT_SCOPES
                 return effects.settle(db, tenant, *me, key, state, scopes, now)
         finally:
             db.close()
 
 
 def _check(key: str, scope: "str | None") -> None:
-    from clawq.store.effects import SCOPES
-    from clawq.values import KEY_MAX, near
+    from clawq.values import KEY_MAX, read_word
 
-    if scope is not None and scope not in SCOPES:
-        raise UsageError(f"--scope {scope!r:.80}", f"{near(scope, SCOPES)}one of {', '.join(SCOPES)}")
+    if scope is not None:
+        read_word("--scope", scope, EFFECT_SCOPES)
     if not isinstance(key, str):
         raise UsageError(f"the key {key!r:.80}", "a text is needed")
     try:

@@ -76,7 +76,12 @@ OUTCOMES = (
 )
 """How an attempt ended."""
 
-ERROR_CLASSES = ("transient", "permanent", "rate_limit", "timeout", "stalled", "lost")
+TOLD_CLASSES = ("transient", "permanent", "rate_limit")
+"""What an agent, a result file or clawq.toml may call a failure; the other classes clawq finds itself."""
+ERROR_CLASSES = (*TOLD_CLASSES, "timeout", "stalled", "lost")
+
+EFFECT_SCOPES = ("job", "tenant")
+"""Whose the key of a side effect is."""
 
 DEFAULT_KIND = "default"
 ASK = "ask"

@@ -6,6 +6,7 @@ Agents call them all day, so that they are read without Typer, as ``clawq enqueu
 from clawq import options
 from clawq.errors import UsageError
 from clawq.options import Option
+from clawq.states import EFFECT_SCOPES, TOLD_CLASSES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +76,6 @@ reserved is given back when the attempt ends.""",
     (JSON,),
     (*ANYWHERE[:2], ("75", "recorded, and the budget is overdrawn: slow down"), *ANYWHERE[2:]),
 )
-CLASSES = ("transient", "permanent", "rate_limit")
 FAIL = Verb(
     "fail",
     (),
@@ -85,7 +85,7 @@ also when that is 0. Transient is tried again after the backoff, permanent is no
 provider rest for everybody and is tried again afterwards, up to ten times without costing an attempt. The
 last call counts.""",
     (
-        Option("--class", "CLASS", "transient, permanent or rate_limit.", values=CLASSES),
+        Option("--class", "CLASS", "transient, permanent or rate_limit.", values=TOLD_CLASSES),
         Option("--reason", "WORD", "The word that a retry is counted under; default: the class."),
         Option("--resource", "NAME", "Whose limit it is; default: every provider that the job holds."),
         Option("--retry-after", "DURATION", "No retry sooner: 90s, 10m, 2h, 1d."),
@@ -104,7 +104,6 @@ whether the job is still this agent's.""",
     (JSON,),
     (("0", "done"), *ANYWHERE[1:4]),
 )
-SCOPES = ("job", "tenant")
 EFFECT = Verb(
     "effect",
     ("begin|done|fail", "KEY"),
@@ -114,7 +113,12 @@ and only exit 0 says yes; `done` confirms that it happened; `fail` says that it 
 again. An attempt that ends with an effect begun and neither done nor failed leaves its job unknown: it is not
 run again before a person or the kind's probe has said what happened.""",
     (
-        Option("--scope", "SCOPE", "Whose key: job (default) or tenant, shared by its jobs.", values=SCOPES),
+        Option(
+            "--scope",
+            "SCOPE",
+            "Whose key: job (default) or tenant, shared by its jobs.",
+            values=EFFECT_SCOPES,
+        ),
         JSON,
     ),
     (

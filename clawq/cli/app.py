@@ -91,8 +91,6 @@ _PARSE_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__n
 GROUPS = ("config", "service")
 """Commands of commands."""
 
-INTERRUPTED = 130
-
 
 PEOPLES = ("approve", "deny", "edit", "reconcile", "resume", "stop", "restore", "prune")
 """What only a person does: inside a job it is refused. A rail, not a wall: one user owns both sides."""
@@ -238,7 +236,7 @@ def main(argv: list[str]) -> int:
     except _PARSE_ERROR as error:
         raise _usage(error, argv) from None
     except typer.Abort:
-        return INTERRUPTED
+        raise KeyboardInterrupt from None
     except SystemExit:
         # Typer's way to end when whoever read our output has gone; the door has its own.
         raise BrokenPipeError from None

@@ -3,6 +3,7 @@
 from clawq import verbs, when
 from clawq.cli import as_utf8, write_json
 from clawq.errors import UsageError
+from clawq.states import TOLD_CLASSES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ def main(argv: "Sequence[str]") -> int:
     """The exit code. Raises ClawqError."""
     _, given = verbs.parse(verbs.FAIL, as_utf8(argv))
     if not given.get("class"):
-        raise UsageError("--class is missing", f"one of {', '.join(verbs.CLASSES)}")
+        raise UsageError("--class is missing", f"one of {', '.join(TOLD_CLASSES)}")
     error_class = str(given["class"])
     wait = given.get("retry_after")
     wait_ms = None if wait is None else when.duration(str(wait))

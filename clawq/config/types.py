@@ -12,10 +12,9 @@ from pydantic import Field, PlainValidator
 from clawq import placeholders, values, when
 from clawq.errors import UsageError
 from clawq.rules import cron
-from clawq.rules.classify import TOLD_CLASSES
 from clawq.rules.readers import NAMES as READERS
 from clawq.settings import PRESSURES
-from clawq.states import BANDS
+from clawq.states import BANDS, TOLD_CLASSES
 
 HEARTBEATS = ("process", "output", "agent")
 LEAST_WEIGHT, MOST_WEIGHT = 0.001, 1000

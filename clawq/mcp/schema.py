@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from clawq import placeholders
 from clawq.options import BY_FLAG
 from clawq.settings import Settings
+from clawq.states import EFFECT_SCOPES
 
 WAIT_DEFAULT_S = 50
 """Under the minute that several clients give a call."""
@@ -116,7 +117,7 @@ _KEY: Document = {
 }
 _SCOPE: Document = {
     "type": "string",
-    "enum": ["job", "tenant"],
+    "enum": list(EFFECT_SCOPES),
     "description": "Whose key it is: this job's (default), or shared by all jobs of the tenant.",
 }
 

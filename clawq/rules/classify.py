@@ -11,9 +11,6 @@ from typing import NamedTuple
 
 from clawq.states import SUCCEEDED
 
-TOLD_CLASSES = ("transient", "permanent", "rate_limit")
-"""What an agent, a result file or clawq.toml may call a failure; the other classes clawq finds itself."""
-
 PERMANENT_EXITS = frozenset({2, 64, 65, 66, 77, 78, 126, 127})
 """sysexits that say "this cannot work", bad usage, and a program that cannot be run."""
 SIGNAL_EXITS = range(129, 160)

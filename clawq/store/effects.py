@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SQL = sqlfile.load("effects")
 
-SCOPES = ("job", "tenant")
 BEGUN, DONE, FAILED = "begun", "done", "failed"
 """The states of an effect; failed: it did not happen, and its key is free again."""
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from clawq.host import output, result_file
 from clawq.paths import Home
-from clawq.rules import classify, hints, readers
+from clawq.rules import hints, readers
 from clawq.rules.classify import Evidence, Word
 from clawq.settings import ErrorPattern
+from clawq.states import TOLD_CLASSES
 from clawq.supervisor.agents import Agent, job_file
 
 FILE_TIME_SLACK_MS = 20
@@ -123,8 +124,8 @@ def word_of(value: Any) -> tuple[Word | None, str | None]:
         return None, None
     error_class, wait, error = (value.get(key) for key in ("error_class", "retry_after_s", "error"))
     complaints = []
-    if error_class is not None and error_class not in classify.TOLD_CLASSES:
-        complaints.append(f"error_class is none of {', '.join(classify.TOLD_CLASSES)}")
+    if error_class is not None and error_class not in TOLD_CLASSES:
+        complaints.append(f"error_class is none of {', '.join(TOLD_CLASSES)}")
         error_class = None
     if wait is not None and not _is_wait(wait):
         complaints.append("retry_after_s is not a number of seconds")

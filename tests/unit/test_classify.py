@@ -144,6 +144,6 @@ def test_ten_are_free_and_no_more() -> None:
 
 
 def test_every_key_and_class_that_the_document_names_exists() -> None:
-    assert set(re.findall(r"--class ([a-z_]+)", DOC)) <= set(classify.TOLD_CLASSES)
+    assert set(re.findall(r"--class ([a-z_]+)", DOC)) <= set(job.TOLD_CLASSES)
     for link in re.findall(r"\]\(([^)]+)\)", DOC):
         assert (Path(RESULTS_DOC).parent / link).exists(), link
