@@ -69,7 +69,7 @@ def share_slots(shares: Mapping[int, float], max_running: int) -> dict[int, int]
     spare = max_running - sum(slots.values()) - others
     by_remainder = sorted(shares, key=lambda band: (-remainders[band], -shares[band], band))
     for band in by_remainder[: max(0, spare)]:
-        if remainders[band] >= left and remainders[band]:
+        if remainders[band] >= left:
             slots[band] += 1
     return slots
 
