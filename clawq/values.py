@@ -239,6 +239,12 @@ def command_words(value: object) -> "list[str]":
         raise UsageError("the command is one text", 'give a list: ["ls", "-l"], or ["sh", "-c", "ls | wc"]')
     if not isinstance(value, (list, tuple)) or not value or not value[0]:
         raise UsageError("the command is empty", "a program and its arguments are needed, as a list of texts")
+    try:
+        together = "".join(value)
+        if together.isascii() and "\0" not in together and len(together) <= COMMAND_MAX:
+            return list(value)
+    except TypeError:
+        pass  # the one that is no text is named below
     words = [_text("the command's argument", word, COMMAND_MAX) for word in value]
     if sum(map(len, words)) > COMMAND_MAX:
         raise UsageError(f"the command has more than {COMMAND_MAX} bytes", "pass a file or --payload")
@@ -256,6 +262,9 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in range(32)} | {34: '\\"', 92: "\\\
 
 def json_array(words: "Iterable[str]") -> str:
     """A JSON array of strings, without the json module."""
+    text = '","'.join(words := list(words))
+    if words and text.isprintable() and "\\" not in text and text.count('"') == 2 * (len(words) - 1):
+        return f'["{text}"]'  # nothing to escape, as a rule
     return "[" + ",".join([f'"{word.translate(_ESCAPES)}"' for word in words]) + "]"
 
 

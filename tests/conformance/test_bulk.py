@@ -205,6 +205,8 @@ _SIMILAR = st.tuples(
             '{"payload": %s, "dedupe_key": "a"}',
             '{"env":{"payload":%s},"payload":1}',
             '{"command":["echo","%s"]}',
+            '{"command":[%s,"a"],"payload":2,"dedupe_key":"k"}',
+            '{"dedupe_key":%s,"payload":3,"command":["true"]}',
             '{"kind":"k"}%.0s',
             "%s",
         ]
