@@ -31,8 +31,8 @@ START_WITHIN_MS = 5_000
 
 
 class Intake:
-    """Takes jobs on one connection. Remembers the configuration until ``stamp`` is asked again, and its
-    own counts until ``begin``."""
+    """Takes jobs on one connection. Remembers the configuration until ``stamp`` finds another, and its own
+    counts until ``begin``."""
 
     __slots__ = (
         "_budgets",
@@ -64,10 +64,12 @@ class Intake:
 
     def stamp(self) -> "tuple[str, str | None, str | None]":
         """(identity, broken_identity, error) of the configuration in force, read anew."""
-        self._stamp = self._rows("stamp")[0]
-        self._frames = {}
+        stamp = self._rows("stamp")[0]
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._frames = {}
+            self._resources = self._budgets = None
         self.parents.clear()
-        self._resources = self._budgets = None
         identity, broken, error, _changed_at = self._stamp
         return identity, broken, error
 
