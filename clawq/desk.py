@@ -69,6 +69,7 @@ class Desk(NamedTuple):
 
 
 def now_ms() -> int:
+    """Epoch ms."""
     return time.time_ns() // 1_000_000
 
 

@@ -77,6 +77,7 @@ _PRIVATE_HOST = ("min_free_mb", "min_free_disk_mb", "max_pressure")
 
 
 def public(document: Document) -> Document:
+    """Without what only the page needs."""
     public = {key: document[key] for key in PUBLIC}
     for table, private in _PRIVATE.items():
         public[table] = [

@@ -91,6 +91,8 @@ class Repeat(NamedTuple):
 
 
 class Pause(NamedTuple):
+    """``lift`` is what to type against it."""
+
     what: str
     since_ms: int
     lift: str

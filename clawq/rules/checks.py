@@ -65,6 +65,8 @@ class Program(NamedTuple):
 
 
 class Folder(NamedTuple):
+    """A folder or file of the queue. ``mode``: the permissions that count; ``mine``: this account owns it."""
+
     path: str
     is_folder: bool
     mode: int
@@ -141,6 +143,7 @@ def folders(found: Sequence[Folder]) -> Check:
 
 
 def filesystem(kind: str | None, folder: str) -> Check:
+    """`kind` as the system calls it."""
     if kind is None:
         return Check("filesystem", OK, "not told by the system")
     if kind.lower() in NETWORK:
@@ -150,6 +153,7 @@ def filesystem(kind: str | None, folder: str) -> Check:
 
 
 def disk(free_mb: int | None, floor: int | None) -> Check:
+    """In MiB; a `floor` of None is a gate that is off."""
     if free_mb is None:
         return Check("disk", OK, "its free space cannot be told")
     text = f"{size(free_mb)} free"
@@ -217,6 +221,7 @@ def room(max_running: int, footprints: Mapping[str, float], gate: int | None, in
 
 
 def descriptors(limit: int | None, max_running: int) -> Check:
+    """Whether the supervisor may open as many files as its agents take."""
     need = max_running * DESCRIPTORS_EACH + DESCRIPTORS_OWN
     if limit is None or limit >= need:
         return Check("descriptors", OK, "no limit" if limit is None else f"{limit} for about {need}")

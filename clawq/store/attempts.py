@@ -291,6 +291,7 @@ def keep_path(db: apsw.Connection, path: str) -> None:
 
 
 def ask_stop(db: apsw.Connection, mode: str) -> None:
+    """`mode` as stop_request() gives it."""
     db.execute(SQL["ask_stop"], {"mode": mode})
 
 

@@ -48,6 +48,7 @@ def budgets(db: apsw.Connection, rules: dict[str, BudgetRule], now: int) -> dict
 def reserve(
     db: apsw.Connection, tenant: str, token: int, spends: Iterable[tuple[str, int]], now: int
 ) -> None:
+    """What a start is going to spend counts from now on; the attempt's end settles it."""
     for name, amount in spends:
         values = {"budget": name, "tenant": tenant, "token": token, "now": now, "amount": amount}
         db.execute(SQL["reserve"], values)
@@ -63,6 +64,7 @@ def settle_spends(db: apsw.Connection, token: int, ran: bool) -> None:
 
 
 def forget_spends(db: apsw.Connection, rules: dict[str, BudgetRule], now: int) -> None:
+    """Of what has left its window."""
     for name, rule in rules.items():
         db.execute(SQL["forget_spends"], {"budget": name, "before": now - rule.per_ms})
 
@@ -148,6 +150,7 @@ def footprints(db: apsw.Connection) -> dict[str, Footprint]:
 
 
 def note_footprint(db: apsw.Connection, kind: str, procs: int, mb: int, now: int) -> None:
+    """What an attempt's tree has grown to goes into what its kind is known to take."""
     db.execute(SQL["note_footprint"], {"kind": kind, "procs": procs, "mb": mb, "now": now})
 
 

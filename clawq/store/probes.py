@@ -33,6 +33,7 @@ def due(db: apsw.Connection, most: int) -> list[Due]:
 
 
 def any_due(db: apsw.Connection) -> bool:
+    """Is anybody to be asked about, or being asked about?"""
     return bool(db.execute(SQL["any_due"]).get)
 
 

@@ -63,8 +63,10 @@ class State:
 
 
 def wall_ms() -> int:
+    """Epoch ms, by a clock that people set."""
     return time.time_ns() // 1_000_000
 
 
 def mono_ms() -> int:
+    """By a clock that only goes on, and may stand still while the machine sleeps."""
     return time.monotonic_ns() // 1_000_000
