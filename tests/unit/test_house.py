@@ -14,7 +14,7 @@ import pytest
 
 import clawq
 from clawq.paths import Home, find_home
-from tests.conftest import _end_what_is_left
+from tests.guardian import end_what_is_left
 from tests.waiting import until
 
 REAL_HOME = os.environ.get("HOME", "")  # read at import, before any fixture
@@ -54,7 +54,7 @@ def test_what_a_failed_test_leaves_behind_is_ended_and_nothing_else(tmp_path: Pa
     (run / "2").write_text(f"r {bystander.pid}\n")
     try:
         until(lambda: attempt.exists() and attempt.read_text())
-        _end_what_is_left(tmp_path)
+        end_what_is_left(tmp_path)
         assert holder.wait(10) == -9
         assert bystander.poll() is None
     finally:
@@ -75,7 +75,7 @@ def test_the_lock_file_of_a_running_supervisor_names_who_is_ended(tmp_path: Path
     holder = subprocess.Popen([sys.executable, "-c", script, str(lock)])
     try:
         until(lambda: lock.exists() and lock.read_text())
-        _end_what_is_left(tmp_path)
+        end_what_is_left(tmp_path)
         assert holder.wait(10) == -9
     finally:
         holder.kill()
