@@ -24,7 +24,7 @@ def come_back(books: Books, running: Iterable[Running], limits: Limits) -> list[
     """Those that want their slots back, the first that asked first; the books count them all from now on."""
     found = []
     wanting = [(job.back_at, job.job_id, job) for job in running if job.back_at is not None]
-    for _, _, job in sorted(wanting, key=lambda each: each[:2]):
+    for _, _, job in sorted(wanting):
         lacks = None if limits.observing else _lacks(books, job, limits)
         books.take_back(job, goes_on=lacks is None)
         found.append(Back(job, lacks))
