@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import Annotated, NoReturn
 
 import typer
 
 from clawq.cli import params, words
 from clawq.errors import Busy, UsageError
-from clawq.paths import check_folder, find_home, make_private_dir
+from clawq.paths import Home, check_folder, find_home, make_private_dir
 
 STOP_PATIENCE_S = 10.0
 """How long `clawq stop` waits for a hand-over before it says that the supervisor does not answer."""
@@ -84,6 +85,15 @@ def start_again() -> NoReturn:
     os.execv(sys.executable, argv)
 
 
+def _refuse_to_guess(home: Home) -> None:
+    """Raises StorageError where nobody may look whether a supervisor runs."""
+    from clawq.store.connection import storage_errors
+
+    check_folder(home.data)
+    with storage_errors(home.lock), suppress(FileNotFoundError):
+        os.close(os.open(home.lock, os.O_RDONLY | os.O_NONBLOCK))
+
+
 def stop(
     drain: Annotated[bool, typer.Option("--drain", help="Finish what runs, start nothing new.")] = False,
     now: Annotated[
@@ -102,7 +112,7 @@ def stop(
     home = find_home()
     holder = instance.living(home.lock)
     if holder is None:
-        check_folder(home.data)
+        _refuse_to_guess(home)
         _tell_end(None, as_json)
         return 0
     db = open_db(home)

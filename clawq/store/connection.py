@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 import time
+from errno import EMFILE
 
 import apsw
 
@@ -88,14 +89,37 @@ def open_readonly(home: Home, busy_ms: int = BUSY_MS) -> apsw.Connection | None:
         db = apsw.Connection(sqlite_name(home.db), flags=apsw.SQLITE_OPEN_READONLY)
         try:
             _prepare(db, busy_ms)
-            if _check_ours(db, home.db) < SCHEMA_VERSION:
-                db.close()
-                open_db(home, busy_ms).close()
-                return open_readonly(home, busy_ms)
+            version = _check_ours(db, home.db)
+        except (apsw.CantOpenError, apsw.IOError):
+            # No room or no right to make the files beside it, which even readers need.
+            db.close()
+            if not _is_at_rest(home.db):
+                raise
+            db = apsw.Connection(_as_it_is(home.db), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            version = _check_ours(db, home.db)
         except BaseException:
             db.close()
             raise
+        if version < SCHEMA_VERSION:
+            db.close()
+            open_db(home, busy_ms).close()
+            return open_readonly(home, busy_ms)
     return db
+
+
+def _is_at_rest(path: str) -> bool:
+    """Is all that was ever written in this one file?"""
+    try:
+        return os.stat(path + "-wal").st_size == 0
+    except FileNotFoundError:
+        return True
+
+
+def _as_it_is(path: str) -> str:
+    name = sqlite_name(path)
+    for special in "%?#":
+        name = name.replace(special, f"%{ord(special):02x}")
+    return f"file:{name}?immutable=1"
 
 
 def open_glance(home: Home, busy_ms: int) -> apsw.Connection | None:
@@ -314,9 +338,8 @@ class storage_errors:
                 f"{self.path} cannot be opened ({error})", "check its owner and mode"
             ) from error
         if isinstance(error, OSError):
-            raise StorageError(
-                f"{error.filename or self.path}: {error.strerror}", "check the disk and its rights"
-            ) from error
+            fix = "raise `ulimit -n`" if error.errno == EMFILE else "check the disk and its rights"
+            raise StorageError(f"{error.filename or self.path}: {error.strerror}", fix) from error
         if issubclass(kind, Exception) and not issubclass(kind, ClawqError):
             from clawq.store.whole import missing
 

@@ -108,6 +108,25 @@ def test_a_disk_that_turned_read_only_is_said(home: Home, small_disk: Path) -> N
     assert answer("enqueue", "--", "true")["job_id"] == 2
 
 
+@pytest.mark.parametrize("trouble", ["read-only", "full"])
+def test_who_only_looks_can_look_at_a_disk_that_takes_nothing(
+    home: Home, small_disk: Path, trouble: str
+) -> None:
+    clawq("enqueue", "--hold", "--", "true")
+    db = apsw.Connection(home.db)
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+    db.execute("UPDATE meta SET value = value")
+    db.close()  # the last one takes the files beside it away
+    assert not os.path.exists(home.db + "-wal")
+    if trouble == "full":
+        fill(small_disk)
+    else:
+        subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    for words in (["status"], ["list"], ["why", "1"], ["show", "1"]):
+        assert "held" in clawq(*words).stdout
+    assert clawq("enqueue", "--", "true", code=74).stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "content",
     [b"my diary\n" * 1_000, b"SQLite format 3\0" + b"\xff" * 8_000, b"x"],

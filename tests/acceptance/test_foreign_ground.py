@@ -82,6 +82,12 @@ def test_a_home_that_is_no_folder_is_said_by_every_command(
     assert f"{home.data} {said}" in one_line(clawq(*words.split(), code=74))
 
 
+def test_stop_does_not_guess_where_nobody_may_look(home: Home) -> None:
+    os.mkdir(home.data)
+    os.symlink(home.lock, home.lock)
+    assert home.lock in one_line(clawq("stop", code=74))
+
+
 def test_who_only_looks_waits_two_seconds_for_a_lock(fleet: Fleet) -> None:
     fleet.enqueue("--", "true")
     holder = apsw.Connection(fleet.home.db)
