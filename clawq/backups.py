@@ -23,6 +23,7 @@ from clawq.store import copies, merge, migrate
 from clawq.store.connection import BUSY_MS, UNREADABLE, open_db, open_readonly, storage_errors, sync
 from clawq.store.copies import Content
 from clawq.store.merge import Merged, Settled
+from clawq.store.whole import missing
 
 _NOT_KEPT = "no copy was kept; `clawq restore` takes an earlier one"
 BESIDE = ("-wal", "-shm")
@@ -266,6 +267,10 @@ def _write_over(
                 try:
                     merged = merge.merge(made, replaced)
                 except UNREADABLE:
+                    readable = False
+                except apsw.Error:
+                    if missing(replaced) is None:
+                        raise
                     readable = False
             if not readable:
                 merge.go_on_above(made, *_numbers_seen(home))

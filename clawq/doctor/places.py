@@ -11,8 +11,9 @@ from clawq.doctor import Patient
 from clawq.host import load, strays
 from clawq.paths import Home, nearest, size_of
 from clawq.rules import checks
-from clawq.rules.checks import Check, Folder
+from clawq.rules.checks import BAD, Check, Folder
 from clawq.settings import gate
+from clawq.store.whole import missing
 
 _MB = 1 << 20
 
@@ -25,7 +26,23 @@ def check(patient: Patient) -> list[Check]:
         checks.folders(_rights(home)),
         checks.filesystem(strays.filesystem_of(data), data),
         checks.disk(load.free_disk_mb(data), gate(host.min_free_disk_mb)),
+        *_losses(home),
         checks.wal(size_of(home.db + "-wal") / _MB, size_of(home.db) / _MB),
+    ]
+
+
+def _losses(home: Home) -> list[Check]:
+    """A trigger that somebody dropped lets everything go on, and makes the figures wrong."""
+    lost = missing(home.db) if os.path.isfile(home.db) else None
+    if lost is None:
+        return []
+    return [
+        Check(
+            "database",
+            BAD,
+            f"it has lost {lost}",
+            "`clawq restore FILE` takes a backup; nothing else mends it",
+        )
     ]
 
 

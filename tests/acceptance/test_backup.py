@@ -358,6 +358,22 @@ def test_a_damaged_queue_is_kept_and_replaced(fleet: Fleet, copy: Path, damage: 
     assert fleet.script("true") == told["next_job"]
 
 
+@pytest.mark.parametrize("lost", ["DROP TABLE jobs", "DROP TABLE config", "DROP TABLE attempts"])
+def test_a_queue_that_lost_a_table_is_kept_and_replaced(fleet: Fleet, copy: Path, lost: str) -> None:
+    fleet.script("true")
+    fleet.clawq("backup", copy)
+    fleet.run_until_idle()
+    db = apsw.Connection(fleet.home.db)
+    db.execute(f"PRAGMA foreign_keys=OFF; {lost}")
+    db.close()
+    assert "`clawq restore FILE`" in fleet.clawq("status", code=74).stderr
+    told = fleet.json("restore", copy)
+    assert not told["replaced_readable"]
+    assert os.path.exists(told["replaced"])
+    assert look(fleet.home) == {1: "queued"}
+    assert fleet.script("true") == told["next_job"]
+
+
 def test_another_programs_database_is_not_replaced(fleet: Fleet, copy: Path) -> None:
     fleet.script("true")
     fleet.clawq("backup", copy)

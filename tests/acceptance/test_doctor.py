@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from clawq.cli import doctor
@@ -106,3 +107,11 @@ def test_it_needs_no_process_of_its_own(fleet: Fleet, monkeypatch: pytest.Monkey
     (crontab,) = [each for each in found["checks"] if each["name"] == "crontab"]
     assert crontab["text"] == "not checked: `crontab -l`: Resource temporarily unavailable"
     assert len(found["checks"]) == 15
+
+
+def test_a_trigger_that_somebody_dropped_is_seen(fleet: Fleet) -> None:
+    fleet.enqueue("--", "true")
+    db = apsw.Connection(fleet.home.db)
+    db.execute("DROP TRIGGER spends_new")
+    db.close()
+    assert "it has lost trigger spends_new" in fleet.clawq("doctor", code=1).stdout
