@@ -345,7 +345,7 @@ class Machine(stateful.RuleBasedStateMachine):
     @stateful.rule(
         pick=picks,
         action=st.sampled_from(["begin", "begin", "done", "failed"]),
-        scope=st.sampled_from(effects.SCOPES),
+        scope=st.sampled_from(job.EFFECT_SCOPES),
     )
     def an_agent_does_something(self, pick: int, action: str, scope: str) -> None:
         run = self.agent(pick)
@@ -361,7 +361,7 @@ class Machine(stateful.RuleBasedStateMachine):
                 effects.begin(self.db, tenant, run.job_id, run.token, "mail", scope, self.now)
             else:
                 effects.settle(
-                    self.db, tenant, run.job_id, run.token, "mail", action, effects.SCOPES, self.now
+                    self.db, tenant, run.job_id, run.token, "mail", action, job.EFFECT_SCOPES, self.now
                 )
 
     @stateful.precondition(lambda self: self.agent(0) is not None)

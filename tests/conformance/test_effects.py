@@ -33,7 +33,7 @@ def begin(db: apsw.Connection, job_id: int, token: int, key: str = "mail", scope
 
 def say(db: apsw.Connection, job_id: int, token: int, state: str, key: str = "mail") -> str:
     tenant = lease.own(db, (job_id, token))
-    return effects.settle(db, tenant, job_id, token, key, state, effects.SCOPES, NOW + 1).answer
+    return effects.settle(db, tenant, job_id, token, key, state, job.EFFECT_SCOPES, NOW + 1).answer
 
 
 def end(db: apsw.Connection, job_id: int, token: int, how: classify.End, now: int = NOW) -> str:
@@ -301,7 +301,7 @@ class NeverTwice(stateful.RuleBasedStateMachine):
         self.running[job_id] = self.token
 
     @stateful.rule(
-        job_id=jobs_, key=st.sampled_from(KEYS), scope=st.sampled_from(effects.SCOPES), acts=st.booleans()
+        job_id=jobs_, key=st.sampled_from(KEYS), scope=st.sampled_from(job.EFFECT_SCOPES), acts=st.booleans()
     )
     def begin(self, job_id: int, key: str, scope: str, acts: bool) -> None:
         if job_id not in self.running:
