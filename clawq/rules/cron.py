@@ -89,7 +89,7 @@ def parse(text: str) -> Cron:
     )
     either_day = words[2][0] != "*" and words[4][0] != "*"
     weekdays = {day % 7 for day in weekdays}
-    if words[2][0] != "*" and not either_day and min(days) > max(_LONGEST[month] for month in months):
+    if not either_day and min(days) > max(_LONGEST[month] for month in months):
         raise CronError(f"day {min(days)} never comes in these months", "choose another day or month")
     return Cron(
         tuple(sorted(minutes)),
@@ -121,8 +121,6 @@ def _values(word: str, field: _Field) -> set[int]:
             raise _wrong(part, field, "a step goes with * or a range, as in */5 or 10-50/5")
         else:
             first = last = _value(range_, part, field)
-        if range_ == "*" and field.names is WEEKDAYS:
-            last = 6
         found.update(range(first, last + 1, int(step_text) if slash else 1))
     return found
 

@@ -14,6 +14,7 @@ from clawq.cli import why, words
 from clawq.cli.app import MODULES, SECTIONS
 from clawq.cli.render import Column, Page, page_width
 from clawq.errors import NoSuchJob, Refused, StorageError, UsageError, WrongState
+from clawq.rules import spans
 
 NASTY = (
     "\x1b[2J\x1b]0;title\x07\x1b[31mred\x1b[0m[bold]b[/bold]\r\n\tnext\x00\x9b1m\u202eevil\u2066\u200f\x7f"
@@ -33,11 +34,19 @@ NASTY = (
         (7_800, "2h10m"),
         (86_400, "1d"),
         (100_000, "1d3h"),
+        (86_400 * 9 + 14_400, "9d4h"),
+        (86_400 * 10 + 14_400, "10d"),
         (86_400 * 400, "400d"),
     ],
 )
 def test_durations_are_short(seconds: float | None, shown: str) -> None:
     assert words.short(seconds) == shown
+
+
+def test_how_many_and_how_much() -> None:
+    assert [spans.jobs(count) for count in (0, 1, 2)] == ["0 jobs", "1 job", "2 jobs"]
+    found = [spans.size(mb) for mb in (None, 0, 1_023, 1_024, 5_222)]
+    assert found == ["-", "0 MB", "1023 MB", "1.0 GB", "5.1 GB"]
 
 
 @pytest.mark.parametrize(("mb", "shown"), [(None, "-"), (0, "0 MB"), (1023, "1023 MB"), (5222, "5.1 GB")])
