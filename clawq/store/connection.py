@@ -11,7 +11,6 @@ import os
 import stat
 import sys
 import time
-from errno import EMFILE
 
 import apsw
 
@@ -338,6 +337,8 @@ class storage_errors:
                 f"{self.path} cannot be opened ({error})", "check its owner and mode"
             ) from error
         if isinstance(error, OSError):
+            from errno import EMFILE
+
             fix = "raise `ulimit -n`" if error.errno == EMFILE else "check the disk and its rights"
             raise StorageError(f"{error.filename or self.path}: {error.strerror}", fix) from error
         if issubclass(kind, Exception) and not issubclass(kind, ClawqError):
