@@ -142,8 +142,11 @@ class TestNobodyKeepsWhatOthersNeed:
             supervisor.kill()
             supervisor.wait(30)
         assert fleet.lines("codes") == ["0"] * parents
-        # Each that had its child takes its own processes along.
-        assert [int(line) >= most for line in fleet.lines("measured")] == [True, True, False]
+        measured = [int(line) for line in fleet.lines("measured")]
+        assert len(measured) == parents
+        assert (
+            min(measured[:2]) >= most
+        )  # by the third the others may have ended, and what they left with them
 
     def refusals(self, fleet: Fleet, job_id: int) -> list[str]:
         """After one more pass: what was measured may be a second old."""
