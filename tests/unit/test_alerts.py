@@ -78,6 +78,25 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("its resource is free", old("resource:db"), ["stuck"]),
     ("its tenant is full", old("tenant_limit") | {"tenant_limits": {"acme": 2}, "active": active(2)}, []),
     ("it is not", old("tenant_limit") | {"tenant_limits": {"acme": 2}, "active": active(1)}, ["stuck"]),
+    ("nobody knows of a limit", old("tenant_limit"), []),
+    (
+        "others' jobs do not fill it",
+        old("tenant_limit")
+        | {"tenant_limits": {"acme": 1}, "active": [Active(1, "mail", "other", "running", 0)]},
+        ["stuck"],
+    ),
+    (
+        "nor do its own that wait for others",
+        old("tenant_limit") | {"tenant_limits": {"acme": 1}, "active": active(1, "waiting")},
+        ["stuck"],
+    ),
+    ("nobody knows of a limit of its kind", old("kind_limit"), []),
+    (
+        "another gate is closed besides",
+        old("ramp_up") | {"gates": [Gate("low_disk", 0, 4), Gate("ramp_up", 5 * MINUTE, 4)]},
+        ["stuck"],
+    ),
+    ("just old enough", old(None, 10 * MINUTE), ["stuck"]),
     ("its kind is full", old("kind_limit") | {"kind_limits": {"mail": 1}, "active": active(1)}, []),
     ("it is not", old("kind_limit") | {"kind_limits": {"mail": 1}}, ["stuck"]),
     ("a rest", old("cooldown:anthropic"), []),
@@ -90,10 +109,18 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     ("held ones fill it too", TICKS | {"waiting": 890, "held": 10}, ["full_and_idle", "held"]),
     ("nearly full", TICKS | {"waiting": 899}, []),
     ("full and at work", TICKS | {"waiting": 900, "active": active(4)}, []),
+    ("full and less than half at work", TICKS | {"waiting": 900, "active": active(3)}, ["full_and_idle"]),
+    ("full, and nothing starts any more", TICKS | {"waiting": 900, "ending": True}, []),
+    (
+        "one kind came in a burst, another waits",
+        TICKS | {"waiting": 900, "oldest": [Waiting(n, "k", "t", n * 59_999, "budget:b") for n in (1, 2)]},
+        ["full_and_idle"],
+    ),
     ("a burst", old(None, 59_000) | {"waiting": 900}, []),
     # --- gates
     ("closed for long", TICKS | {"gates": [Gate("uid_procs", 30 * MINUTE, 4)]}, ["gate_closed"]),
     ("closed for a while", TICKS | {"gates": [Gate("uid_procs", 30 * MINUTE - 1, 4)]}, []),
+    ("nobody asks it", TICKS | {"ending": True, "gates": [Gate("uid_procs", HOUR, 4)]}, []),
     ("no gate", TICKS | {"gates": [Gate("max_running", HOUR, 4)]}, []),
     # --- quiet
     ("quiet", TICKS | {"active": active(1, quiet_ms=15 * MINUTE)}, ["quiet"]),
@@ -112,6 +139,7 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     # --- keys
     ("an old key", TICKS | {"repeats": [Repeat("mail", "acme", "k", 3, 26 * HOUR, MINUTE)]}, ["old_key"]),
     ("of a pruned job", TICKS | {"repeats": [Repeat("mail", "acme", "k", 3, None, MINUTE)]}, ["old_key"]),
+    ("two days ago", TICKS | {"repeats": [Repeat("mail", "acme", "k", 3, None, 48 * HOUR)]}, ["old_key"]),
     ("not asked lately", TICKS | {"repeats": [Repeat("mail", "acme", "k", 3, None, 49 * HOUR)]}, []),
     # --- people
     ("held", TICKS | {"held": 1}, ["held"]),
@@ -136,6 +164,35 @@ def test_only_what_a_person_has_brought_about_calls_nobody() -> None:
         ("paused", False),
         ("held", False),
     ]
+
+
+def test_two_of_a_reason_are_told_apart_and_the_oldest_is_named() -> None:
+    facts = Facts(
+        **TICKS,
+        oldest=[Waiting(number, "k", "t", age * MINUTE, None) for number, age in ((8, 11), (7, 12), (9, 11))],
+        active=active(2, quiet_ms=HOUR),
+        gates=[Gate("low_disk", HOUR, 1)],
+        pauses=[Pause("kind k", MINUTE, "clawq resume --kind k")],
+        repeats=[Repeat("mail", "acme", "k", 3, None, MINUTE)],
+        late=[1, 2, 3, 4, 5, 6],
+    )
+    found = alerts.alerts(facts)
+    assert [(each.reason, each.about) for each in found] == [
+        ("late_retry", ""),
+        ("stuck", ""),
+        ("gate_closed", "low_disk"),
+        ("quiet", "1"),
+        ("quiet", "2"),
+        ("old_key", "acme/mail"),
+        ("paused", "kind k"),
+    ]
+    said = [each.line for each in found]
+    assert said[0].startswith("6 jobs tried again after the deadline: 1, 2, 3, 4, 5 ...: look")
+    assert said[1].startswith("job 7 has waited 12m while 6 of 8 slots are free: `clawq why 7`")
+    assert said[2].endswith(
+        "low_disk, 1 job waiting: free disk space: `clawq prune` removes ended jobs with their logs"
+    )
+    assert said[6] == "kind k is paused, for 1m: `clawq resume --kind k`"
 
 
 def test_the_words_name_the_job_the_time_and_the_command() -> None:
