@@ -147,3 +147,46 @@ def test_every_key_and_class_that_the_document_names_exists() -> None:
     assert set(re.findall(r"--class ([a-z_]+)", DOC)) <= set(job.TOLD_CLASSES)
     for link in re.findall(r"\]\(([^)]+)\)", DOC):
         assert (Path(RESULTS_DOC).parent / link).exists(), link
+
+
+@pytest.mark.parametrize(
+    ("seen", "standing", "wanted"),
+    [
+        pytest.param(
+            Evidence(exit_code=1, told=Word("transient")),
+            Standing(holds_provider=True),
+            {"outcome": "failed", "charged": True},
+            id="a provider makes no failure free but a limit",
+        ),
+        pytest.param(
+            Evidence(exit_code=1, told=Word("rate_limit", resource="api")),
+            Standing(holds_provider=True),
+            {"outcome": "rate_limited", "charged": False, "resource": "api"},
+            id="the resource that was named",
+        ),
+        pytest.param(
+            Evidence(exit_code=0, last_lines="sh: 1: Cannot fork"),
+            Standing(),
+            {"outcome": "succeeded", "error": None},
+            id="a success is not doubted for its last lines",
+        ),
+        pytest.param(
+            Evidence(last_lines="sh: 1: Cannot fork"), Standing(), {"outcome": "lost"}, id="nor is a loss"
+        ),
+        pytest.param(
+            Evidence(exit_code=143, kill="timed_out"),
+            Standing(),
+            {"exit_code": 143, "resource": None, "reason": None, "own_word": False},
+            id="a timeout",
+        ),
+        pytest.param(
+            Evidence(exit_code=143, kill="over_footprint"),
+            Standing(),
+            {"exit_code": 143, "reason": "over_footprint"},
+            id="what it outgrew is the reason of its retries",
+        ),
+    ],
+)
+def test_the_rest_of_an_end(seen: Evidence, standing: Standing, wanted: dict[str, object]) -> None:
+    end = judge(seen, standing)._asdict()
+    assert {name: end[name] for name in wanted} == wanted
