@@ -166,7 +166,8 @@ def mark_running(
     values = {"job_id": job_id, "token": token, "pid": pid, "pid_started": pid_started, "now": now}
     if not ends:
         db.execute(SQL["note_leader"], values)
-    return db.execute(SQL["mark_running"], values).get is not None
+    db.execute(SQL["mark_running"], values)
+    return db.changes() > 0
 
 
 def live(db: apsw.Connection) -> list[LiveAttempt]:
@@ -247,7 +248,8 @@ def finish(
         "peak_mb": peak and peak[1],
         "now": now,
     }
-    accepted = db.execute(SQL["finish"], values).get is not None
+    db.execute(SQL["finish"], values)
+    accepted = db.changes() > 0
     db.execute(SQL["close_attempt"], values)
     return accepted
 

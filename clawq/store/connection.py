@@ -177,6 +177,8 @@ def sqlite_name(path: str) -> str:
 def _prepare(db: apsw.Connection, busy_ms: int) -> None:
     db.set_busy_timeout(busy_ms)
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    # Or a statement with `LIMIT :n` is compiled anew each time, since the planner wants to know the number.
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     db.execute("PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON")
     if sys.platform == "darwin":
         db.execute("PRAGMA fullfsync=ON; PRAGMA checkpoint_fullfsync=ON")

@@ -117,7 +117,7 @@ CREATE INDEX jobs_active ON jobs (id) WHERE token IS NOT NULL;  -- starting, run
 CREATE INDEX jobs_cancel ON jobs (id) WHERE cancel_at IS NOT NULL;
 CREATE INDEX jobs_due ON jobs (run_after) WHERE state = 'scheduled';
 CREATE INDEX jobs_expiry ON jobs (expires_at)
-    WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'queued', 'held');
+    WHERE expires_at IS NOT NULL AND (state = 'scheduled' OR state = 'queued' OR state = 'held');
 CREATE INDEX jobs_oldest ON jobs (tenant, band, kind, ready_at) WHERE state = 'queued';
 CREATE INDEX jobs_ended ON jobs (state, ended_at) WHERE ended_at IS NOT NULL;
 -- For `drop_oldest` and `coalesce`; the many jobs that are queued at once and of a plain kind do not pay for them.
@@ -459,19 +459,22 @@ CREATE TRIGGER jobs_new AFTER INSERT ON jobs WHEN NOT EXISTS (SELECT 1 FROM bulk
         VALUES (NEW.id, NEW.changed_at, 'new', NEW.state, NEW.reason);
 END;
 
-CREATE TRIGGER jobs_legal BEFORE UPDATE OF state ON jobs WHEN OLD.state IS NOT NEW.state BEGIN
+CREATE TRIGGER jobs_moved AFTER UPDATE OF state ON jobs WHEN OLD.state IS NOT NEW.state BEGIN
     SELECT RAISE(ABORT, 'illegal transition') WHERE NOT EXISTS
         (SELECT 1 FROM transitions WHERE from_state = OLD.state AND to_state = NEW.state);
-END;
-
-CREATE TRIGGER jobs_moved AFTER UPDATE OF state ON jobs WHEN OLD.state IS NOT NEW.state BEGIN
     INSERT INTO events (job_id, at, from_state, to_state, reason)
         VALUES (NEW.id, NEW.changed_at, OLD.state, NEW.state, NEW.reason);
+    INSERT INTO tally VALUES (NEW.state, NEW.band, NEW.tenant, NEW.kind, NEW.needs, 1)
+        ON CONFLICT DO UPDATE SET n = n + 1;
+    UPDATE tally SET n = n - 1 WHERE state = OLD.state AND band = OLD.band AND tenant = OLD.tenant
+        AND kind = OLD.kind AND needs = OLD.needs;
+    DELETE FROM tally WHERE state = OLD.state AND band = OLD.band AND tenant = OLD.tenant
+        AND kind = OLD.kind AND needs = OLD.needs AND n = 0;
 END;
 
-CREATE TRIGGER jobs_tally AFTER UPDATE OF state, band, tenant, kind, needs ON jobs
-WHEN OLD.state IS NOT NEW.state OR OLD.band IS NOT NEW.band OR OLD.tenant IS NOT NEW.tenant
-  OR OLD.kind IS NOT NEW.kind OR OLD.needs IS NOT NEW.needs
+CREATE TRIGGER jobs_tally AFTER UPDATE OF band, tenant, kind, needs ON jobs
+WHEN OLD.state IS NEW.state AND (OLD.band IS NOT NEW.band OR OLD.tenant IS NOT NEW.tenant
+  OR OLD.kind IS NOT NEW.kind OR OLD.needs IS NOT NEW.needs)
 BEGIN
     INSERT INTO tally VALUES (NEW.state, NEW.band, NEW.tenant, NEW.kind, NEW.needs, 1)
         ON CONFLICT DO UPDATE SET n = n + 1;
@@ -493,7 +496,7 @@ CREATE TRIGGER tally_lane_gone AFTER DELETE ON tally WHEN OLD.state = 'queued' B
 END;
 
 -- A key of scope 'active' is free again when its job ends; an unknown job keeps it.
-CREATE TRIGGER jobs_key_free AFTER UPDATE OF state ON jobs
+CREATE TRIGGER jobs_key_free AFTER UPDATE OF ended_at ON jobs
 WHEN NEW.ended_at IS NOT NULL BEGIN
     DELETE FROM dedupe WHERE job_id = NEW.id AND until_end = 1;
 END;
@@ -531,8 +534,8 @@ END;
 -- A job of a workflow ended: of each lane the best of those that its limit parked comes back. One alone would
 -- keep the place while its own lane is blocked.
 CREATE TRIGGER jobs_unpark_root AFTER UPDATE OF state ON jobs
-WHEN OLD.parked IS NULL AND OLD.state IN ('queued', 'starting', 'running', 'waiting')
-    AND NEW.state NOT IN ('starting', 'running')
+WHEN OLD.parked IS NULL AND NEW.state NOT IN ('starting', 'running')
+    AND (OLD.token IS NOT NULL OR OLD.state = 'queued')
     AND EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_parked_root WHERE coalesce(root_id, id) = coalesce(OLD.root_id, OLD.id)
                 AND state = 'queued' AND parked = 'workflow_limit')
 BEGIN
@@ -546,12 +549,16 @@ BEGIN
 END;
 
 -- Children of work under way go first in their lane; its end puts back those that nothing above waits for any more.
-CREATE TRIGGER jobs_children_first AFTER UPDATE OF token ON jobs WHEN OLD.token IS NULL AND NEW.token IS NOT NULL BEGIN
+CREATE TRIGGER jobs_children_first AFTER UPDATE OF token ON jobs WHEN OLD.token IS NULL AND NEW.token IS NOT NULL
+    AND EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_children WHERE parent_id = NEW.id)
+BEGIN
     UPDATE jobs SET rank = rank - 1000000000000000
     WHERE parent_id = NEW.id AND state IN ('scheduled', 'queued', 'held') AND rank > -500000000000000;
 END;
 
-CREATE TRIGGER jobs_children_last AFTER UPDATE OF token ON jobs WHEN OLD.token IS NOT NULL AND NEW.token IS NULL BEGIN
+CREATE TRIGGER jobs_children_last AFTER UPDATE OF token ON jobs WHEN OLD.token IS NOT NULL AND NEW.token IS NULL
+    AND EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_children WHERE parent_id = NEW.id)
+BEGIN
     UPDATE jobs SET rank = rank + 1000000000000000
     WHERE parent_id = NEW.id AND state IN ('scheduled', 'queued', 'held') AND rank < -500000000000000
         AND NOT EXISTS (
@@ -564,6 +571,7 @@ END;
 
 -- Nobody is there to hear the answer.
 CREATE TRIGGER jobs_withdraw AFTER UPDATE OF token ON jobs WHEN OLD.token IS NOT NULL AND NEW.token IS NOT OLD.token
+    AND EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_children WHERE parent_id = NEW.id)
 BEGIN
     UPDATE jobs SET state = 'cancelled', reason = 'withdrawn', changed_at = NEW.changed_at, ended_at = NEW.changed_at,
         last_error = 'its asker ended before anybody answered'
@@ -572,7 +580,7 @@ END;
 
 -- What its end means for those below it: a cancelled parent takes along what has not started, and every end those
 -- that were to end with it.
-CREATE TRIGGER jobs_orphans AFTER UPDATE OF state ON jobs WHEN OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL
+CREATE TRIGGER jobs_orphans AFTER UPDATE OF ended_at ON jobs WHEN OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL
     AND EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_children WHERE parent_id = NEW.id)
 BEGIN
     -- What runs below those that end here is asked first, while they can still be told from those that ended before:

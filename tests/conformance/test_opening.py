@@ -13,6 +13,7 @@ import pytest
 
 from clawq.errors import Busy, StorageError
 from clawq.paths import Home
+from clawq.store import lanes
 from clawq.store.connection import SCHEMA_VERSION, Immediate, dicts, open_db, open_readonly, storage_errors
 from clawq.store.migrate import migrate
 from tests.rows import put
@@ -25,6 +26,21 @@ def test_a_new_home_gets_a_private_wal_database(home: Home) -> None:
     assert stat.S_IMODE(os.stat(home.db).st_mode) == 0o600
     assert stat.S_IMODE(os.stat(home.data).st_mode) == 0o700
     assert sorted(name for name in os.listdir(home.data) if ".new" in name) == []
+
+
+def test_a_statement_with_a_limit_is_compiled_once(home: Home) -> None:
+    db = open_db(home)
+    for _ in range(20):
+        put(db)
+    compiled: list[int] = []
+    db.trace_v2(
+        apsw.SQLITE_TRACE_PROFILE,
+        lambda event: compiled.append(event["stmt_status"]["SQLITE_STMTSTATUS_REPREPARE"]),
+    )
+    head = lanes.heads(db)[0][0]
+    for most in (1, 2, 9):
+        assert len(lanes.following(db, head, most)) == most
+    assert compiled == [0, 0, 0, 0]
 
 
 def test_reading_makes_nothing(home: Home) -> None:

@@ -27,6 +27,7 @@ FEW = {"jobs_active", "attempts_live", "jobs_cancel", "jobs_due"}
 @pytest.fixture(scope="module")
 def db() -> Iterator[apsw.Connection]:
     made = apsw.Connection(":memory:")
+    made.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # as the connections to a file are
     with Immediate(made):
         build_schema(made)
     yield made

@@ -25,7 +25,7 @@ INSERT INTO meta VALUES ('last_token', :token) ON CONFLICT (key) DO UPDATE SET v
 -- name: mark_running
 -- The agent was seen to run.
 UPDATE jobs SET state = 'running', reason = 'started', changed_at = :now
-WHERE id = :job_id AND token = :token AND state = 'starting' RETURNING id;
+WHERE id = :job_id AND token = :token AND state = 'starting';
 
 -- name: note_leader
 -- Whom to signal later, and never another process with its pid.
@@ -73,7 +73,7 @@ SELECT kind, band, attempts, max_attempts, on_lost, accepted_at, deadline_at, ca
 FROM jobs WHERE id = :job_id AND token = :token;
 
 -- name: finish
--- The outcome, accepted at most once: no row comes back when the token is no longer the job's. Whether somebody
+-- The outcome, accepted at most once: no row is changed when the token is no longer the job's. Whether somebody
 -- wanted it cancelled still counts when a probe finds that nothing happened.
 UPDATE jobs SET state = :state, token = NULL, attempts = attempts + :charged, reason = :reason, changed_at = :now,
     run_after = coalesce(:run_after, run_after),
@@ -83,7 +83,7 @@ UPDATE jobs SET state = :state, token = NULL, attempts = attempts + :charged, re
     limits_met = limits_met + :free_limit, forks_failed = forks_failed + :free_fork,
     exit_code = :exit_code, last_error = :error, error_class = :error_class,
     cancel_at = iif(:state = 'unknown', cancel_at, NULL)
-WHERE id = :job_id AND token = :token RETURNING id;
+WHERE id = :job_id AND token = :token;
 
 -- name: close_attempt
 -- Beside the finish, in the same transaction. Of one that was never seen to run this is the first that is known of it.
@@ -110,7 +110,7 @@ RETURNING id;
 -- name: expirable
 -- Whose time to start is over.
 SELECT id FROM jobs INDEXED BY jobs_expiry
-WHERE expires_at <= :now AND state IN ('scheduled', 'queued', 'held') LIMIT :most;
+WHERE expires_at <= :now AND (state = 'scheduled' OR state = 'queued' OR state = 'held') LIMIT :most;
 
 -- name: expire
 -- Not started in time: `expired`. A deadline that passes after an attempt has failed leaves the job `dead`.
@@ -133,7 +133,7 @@ RETURNING id;
 SELECT min(
     coalesce((SELECT min(run_after) FROM jobs INDEXED BY jobs_due WHERE state = 'scheduled'), 9e15),
     coalesce((SELECT min(expires_at) FROM jobs INDEXED BY jobs_expiry
-              WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'queued', 'held')), 9e15));
+              WHERE expires_at IS NOT NULL AND (state = 'scheduled' OR state = 'queued' OR state = 'held')), 9e15));
 
 -- name: stop_request
 -- What `clawq stop` asks for.
