@@ -151,8 +151,8 @@ def own_children(pid: int | None = None) -> list[int]:
     task = f"/proc/{pid or os.getpid()}/task"
     try:
         for thread in os.listdir(task):
-            with open(f"{task}/{thread}/children", encoding="ascii") as file:
-                found += [int(word) for word in file.read().split()]
+            with open(f"{task}/{thread}/children", "rb", buffering=0) as file:
+                found += [int(word) for word in file.readall().split()]
     except OSError:
         pass
     return found

@@ -94,7 +94,8 @@ def decide(
         if isinstance(decision, Start):
             books.take(head)
             order.charge(head, limits.weight(head.tenant))
-            head = head._replace(last_start_at=now)
+            if head.last_start_at != now:
+                head = head._replace(last_start_at=now)
         behind = following(head)
         if behind is not None:
             order.add(behind)
@@ -203,8 +204,11 @@ def _gates(now: int, host: Host, books: Books, head: Head, limits: Limits) -> Wa
     if limits.max_pressure is not None and host.pressure is not None and host.pressure > limits.max_pressure:
         return Wait(head, "memory_pressure", host.pressure, limits.max_pressure)
     if host.free_mb is not None:
-        floors = [limits.min_free_mb, *(limits.resources[name].min_free_mb for name in head.resources)]
-        memory_floor = max((each for each in floors if each is not None), default=None)
+        memory_floor = limits.min_free_mb
+        for name in head.resources:
+            own_floor = limits.resources[name].min_free_mb
+            if own_floor is not None:
+                memory_floor = own_floor if memory_floor is None else max(memory_floor, own_floor)
         left = host.free_mb - books.growing_mb + (books.waiting_mb if alone else 0)
         if memory_floor is not None and left < memory_floor:
             return Wait(head, "low_memory", left, memory_floor)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from clawq.rules import fairness
-from clawq.rules.facts import GROWTH_MS, Head, Limits, Running
-from clawq.states import BANDS, split
+from clawq.rules.facts import GROWTH_MS, Head, Limits, Running, names
+from clawq.states import BANDS
 
 CRITICAL = BANDS.index("critical")
 
@@ -24,21 +24,21 @@ class Books:
         self.waiting_procs = 0
         self.waiting_mb = 0
         """What jobs in `clawq wait` use, as does ``waiting_procs``."""
-        self.bands: Counter[int] = Counter()
-        self.tenants: Counter[str] = Counter()
-        self.kinds: Counter[str] = Counter()
-        self.workflows: Counter[int] = Counter()
-        self.resources: Counter[str] = Counter()
-        self.reserved: Counter[str] = Counter()
+        self.bands: defaultdict[int, int] = defaultdict(int)
+        self.tenants: defaultdict[str, int] = defaultdict(int)
+        self.kinds: defaultdict[str, int] = defaultdict(int)
+        self.workflows: defaultdict[int, int] = defaultdict(int)
+        self.resources: defaultdict[str, int] = defaultdict(int)
+        self.reserved: defaultdict[str, int] = defaultdict(int)
         self.wanted: set[str] = set()
         """Resources that somebody asked before waits for."""
         self.exclusive: set[str] = set()
-        self.probes: Counter[str] = Counter()
-        self._spent: Counter[tuple[str, str | None]] = Counter()
+        self.probes: defaultdict[str, int] = defaultdict(int)
+        self._spent: defaultdict[tuple[str, str | None], int] = defaultdict(int)
         """By budget, and by budget and tenant: what starts of this pass took, and what others keep."""
         self.growing_procs = 0
         self.growing_mb = 0
-        self._kept: Counter[str] = Counter()
+        self._kept: defaultdict[str, int] = defaultdict(int)
         """Slots that jobs in `clawq wait` have not given back."""
         self._holders: dict[str, list[tuple[int, int | None]]] = {}
         """By resource: job, and what ends it at the latest."""
@@ -49,14 +49,15 @@ class Books:
             self._hold(job)
 
     def _hold(self, job: Running) -> None:
-        held = split(job.needs)
+        held: Sequence[str] = names(job.needs)
         if job.waiting:
             held = [name for name in held if self._is_kept(name)]
             self.waiting += 1
             self.waiting_procs += job.procs or 0
             self.waiting_mb += job.mb or 0
-            self.resources.update(held)
-            self._kept.update(held)
+            for name in held:
+                self.resources[name] += 1
+                self._kept[name] += 1
             if job.exclusive is not None:
                 self.exclusive.add(job.exclusive)
         else:
@@ -74,7 +75,7 @@ class Books:
 
     def given_back(self, job: Running) -> list[str]:
         """The resources whose slots a job does not hold while it waits for others."""
-        return [name for name in split(job.needs) if not self._is_kept(name)]
+        return [name for name in names(job.needs) if not self._is_kept(name)]
 
     def take_back(self, job: Running, goes_on: bool) -> None:
         """A job's wait is over: it holds everything again, or is counted as if it did."""
@@ -101,14 +102,15 @@ class Books:
             self._spent[name, head.tenant] += amount
 
     def _count(
-        self, band: int, tenant: str, kind: str, root: int, resources: list[str], exclusive: str | None
+        self, band: int, tenant: str, kind: str, root: int, resources: Sequence[str], exclusive: str | None
     ) -> None:
         self.total += 1
         self.bands[band] += 1
         self.tenants[tenant] += 1
         self.kinds[kind] += 1
         self.workflows[root] += 1
-        self.resources.update(resources)
+        for name in resources:
+            self.resources[name] += 1
         if exclusive is not None:
             self.exclusive.add(exclusive)
 

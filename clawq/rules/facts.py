@@ -6,12 +6,19 @@ Plain values that the supervisor and the tests' simulator fill in alike. Times a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from clawq.states import FIRST_MS, split
 
 Lane = tuple[int, str, str, str]
 """(band, tenant, kind, needs as in the database)."""
+
+
+@lru_cache(maxsize=1024)
+def names(needs: str) -> tuple[str, ...]:
+    """`split`, remembered: a pass asks for each job's several times."""
+    return tuple(split(needs))
 
 
 class Head(NamedTuple):
@@ -51,8 +58,8 @@ class Head(NamedTuple):
         return (self.band, self.tenant, self.kind, self.needs)
 
     @property
-    def resources(self) -> list[str]:
-        return split(self.needs)
+    def resources(self) -> tuple[str, ...]:
+        return names(self.needs)
 
     @property
     def waited_since(self) -> int:

@@ -120,10 +120,10 @@ class Turns:
         turn that it waits for. No clock is ever more than one job ahead of the present, so that nobody who
         comes finds a lead to make up for.
         """
+        clock, band = self.clock(turn), turn[0]
         if not out_of_turn:
-            self._present[turn[0]] = self.presents[turn[0]] = self.clock(turn)
-        ahead = self._present.get(turn[0], 0.0) + 1.0 / weight
-        self._at[turn] = self.moved[turn] = max(self.clock(turn), ahead)
+            self._present[band] = self.presents[band] = clock
+        self._at[turn] = self.moved[turn] = max(clock, self._present.get(band, 0.0) + 1.0 / weight)
 
 
 Group = tuple[int, str]
@@ -195,6 +195,10 @@ class Order:
     def charge(self, head: Head, weight: float) -> None:
         """It was started: its tenant's turn is over, and what waits in its band for the same begins anew."""
         turn = (head.band, head.tenant)
+        if self._next == len(self._heads):
+            self._turns.charge(turn, weight)
+            self._served[head.band, head.needs] = self._now
+            return
         clock = self._turns.clock(turn)
         others, same = [], []
         for entry in self._heads[self._next :]:

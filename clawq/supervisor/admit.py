@@ -143,7 +143,10 @@ class Lines:
             self._most = min(2 * self._most, MOST_AT_ONCE)
         if not line or (self.only_children and not line[-1].goes_first):
             return None
-        return line.pop()._replace(last_start_at=head.last_start_at, gated_at=head.gated_at)
+        behind = line.pop()
+        if behind.last_start_at == head.last_start_at and behind.gated_at == head.gated_at:
+            return behind
+        return behind._replace(last_start_at=head.last_start_at, gated_at=head.gated_at)
 
 
 def _promises(heads: list[Head], told: Mapping[Lane, Told]) -> dict[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import lru_cache
 from typing import NamedTuple
 
 from clawq.errors import UsageError
@@ -125,10 +126,16 @@ def _write_private(path: str, text: str, mode: int = 0o600) -> None:
 def command(claim: Claim, kind: Kind, payload_file: str) -> list[str]:
     """The argv: the job's own as it was given, or its kind's with the placeholders filled."""
     if claim.command is not None:
-        return [str(word) for word in json.loads(claim.command)]
+        return _words(claim.command)
     if kind.command is None:
         raise CannotStart(f"kind {claim.kind} has no command any more: add one to clawq.toml and retry")
     return fill(kind.command, placeholder_values(claim, payload_file))
+
+
+@lru_cache(maxsize=16)
+def _words(command: str) -> list[str]:
+    """Of a batch all may have the same."""
+    return [str(word) for word in json.loads(command)]
 
 
 def placeholder_values(claim: Claim, payload_file: str) -> dict[str, object]:
