@@ -3,14 +3,19 @@
 Eight at a time everywhere. clawq's jobs wait in the queue already, written by one `enqueue --batch`; task-
 spooler has no such thing, so its figure is add-and-run, as is nq's, which runs one at a time; GNU parallel
 and xargs read their jobs from a file and record nothing. spoolctl's jobs are added before, and eight workers
-drain them. Before each there is a rest: an ext4 without a journal does not give the inodes of deleted files
-out again for five seconds and walks over them whenever one is made: each would pay for the one before.
+drain them. task-spooler keeps a job's output in a file, as clawq does, unless it is asked with `-n` to keep
+nothing at all.
+
+Each has a home of its own, and what it costs to make a file there is measured before it begins: the one
+before must not have made it dearer (measure.run_folder).
 """
 
 from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks import measure
@@ -19,9 +24,16 @@ from benchmarks.measure import CLAWQ, Row
 JOBS = 2000
 ROUNDS = 3
 AT_ONCE = 8
-REST_S = 6
 TARGET = 1.3
 """At least so many times GNU parallel, and more than task-spooler."""
+XARGS, PARALLEL, NQ, SPOOLCTL = (
+    "xargs -P",
+    "GNU parallel",
+    "nq, add and run one by one",
+    "spoolctl, 8 workers",
+)
+TSP, TSP_N = "task-spooler, add and run", "task-spooler -n, which keeps no output"
+CLAWQ_JOBS, CLAWQ_WHOLE = "clawq", "clawq, with its start and end"
 
 
 def jobs() -> int:
@@ -40,64 +52,49 @@ max_queued_per_tenant = {JOBS * 2}
 
 
 def run() -> list[Row]:
-    rates: dict[str, list[float]] = {
-        name: []
-        for name in (
-            "xargs -P",
-            "GNU parallel",
-            "task-spooler, add and run",
-            "nq, add and run one by one",
-            "spoolctl, 8 workers",
-            "clawq",
-            "clawq, with its start and end",
-        )
+    contestants: dict[str, Callable[[dict[str, str]], float | None]] = {
+        XARGS: _xargs,
+        PARALLEL: _parallel,
+        TSP: _tsp,
+        TSP_N: partial(_tsp, options="-n"),
+        NQ: _nq,
+        SPOOLCTL: _spoolctl,
     }
+    names = (*contestants, CLAWQ_JOBS, CLAWQ_WHOLE)
+    rates: dict[str, list[float]] = {name: [] for name in names}
+    new_files: list[float] = []
     for _ in range(measure.size(ROUNDS, 1)):
-        with measure.empty_home() as env:
-            lines = Path(env["HOME"]) / "lines"
-            lines.write_text("".join(f"{number}\n" for number in range(jobs())))
-            _add(rates["xargs -P"], _xargs(env, lines))
-            _rest()
-            _add(rates["GNU parallel"], _parallel(env, lines))
-            _rest()
-            _add(rates["task-spooler, add and run"], _tsp(env))
-            _rest()
-            _add(rates["nq, add and run one by one"], _nq(env))
-            _rest()
-            spooled = _spoolctl(env)
-            if spooled is not None:
-                rates["spoolctl, 8 workers"].append(spooled)
-        _rest()
+        for name, contest in contestants.items():
+            with measure.empty_home() as env:
+                new_files.append(measure.new_file_us(Path(env["HOME"])))
+                rate = contest(env)
+                if rate is not None:
+                    rates[name].append(rate)
         with measure.empty_home(CONFIG) as env:
+            new_files.append(measure.new_file_us(Path(env["HOME"])))
             recorded, whole = _clawq(env)
-            rates["clawq"].append(recorded)
-            rates["clawq, with its start and end"].append(whole)
-        _rest()
-    parallel = measure.median(rates["GNU parallel"]) if rates["GNU parallel"] else None
-    spooler = (
-        measure.median(rates["task-spooler, add and run"]) if rates["task-spooler, add and run"] else None
-    )
+            rates[CLAWQ_JOBS].append(recorded)
+            rates[CLAWQ_WHOLE].append(whole)
+    middle = {name: measure.median(values) for name, values in rates.items() if values}
     rows = []
-    for name, values in rates.items():
-        if not values:
+    for name in names:
+        if name not in middle:
             rows.append(Row(name, measure.MISSING))
             continue
-        ratio = measure.median(values) / parallel if parallel else None
-        row = Row(name, *measure.rates(values), f"{ratio:.2f} x" if ratio else "")
-        if name == "clawq":
-            held = ratio is not None and ratio >= TARGET and measure.median(values) > (spooler or 0)
-            row = row._replace(target=f">= {TARGET} x, > tsp", good=held if parallel and spooler else None)
+        row = Row(name, *measure.rates(rates[name]))
+        if PARALLEL in middle:
+            ratio = middle[name] / middle[PARALLEL]
+            row = row._replace(ratio=f"{ratio:.2f} x")
+            if name == CLAWQ_JOBS:
+                row = row._replace(target=f">= {TARGET} x", good=ratio >= TARGET)
         rows.append(row)
-    return rows
-
-
-def _rest() -> None:
-    time.sleep(measure.size(REST_S, 0))
-
-
-def _add(values: list[float], seconds: float | None) -> None:
-    if seconds is not None:
-        values.append(jobs() / seconds)
+    for name in (TSP, TSP_N):
+        if name in middle:
+            ratio = middle[CLAWQ_JOBS] / middle[name]
+            row = Row(f"clawq to {name.partition(',')[0]}", "", ratio=f"{ratio:.2f} x")
+            rows.append(row._replace(target="> 1 x", good=ratio > 1) if name == TSP else row)
+    spread = f"{min(new_files):.0f} to {max(new_files):.0f}"
+    return [*rows, Row("a new file, before each of them", f"{measure.median(new_files):.0f} us", spread)]
 
 
 def _seconds(argv: list[str], env: dict[str, str], stdin: Path | None = None) -> float:
@@ -107,12 +104,21 @@ def _seconds(argv: list[str], env: dict[str, str], stdin: Path | None = None) ->
         return time.perf_counter() - began
 
 
-def _xargs(env: dict[str, str], lines: Path) -> float | None:
+def _lines(env: dict[str, str]) -> Path:
+    """A line for each job."""
+    lines = Path(env["HOME"]) / "lines"
+    lines.write_text("".join(f"{number}\n" for number in range(jobs())))
+    return lines
+
+
+def _xargs(env: dict[str, str]) -> float | None:
     program = measure.program("xargs")
-    return _seconds([program, "-P", str(AT_ONCE), "-n", "1", "true"], env, lines) if program else None
+    if program is None:
+        return None
+    return jobs() / _seconds([program, "-P", str(AT_ONCE), "-n", "1", "true"], env, _lines(env))
 
 
-def _parallel(env: dict[str, str], lines: Path) -> float | None:
+def _parallel(env: dict[str, str]) -> float | None:
     program = measure.program("parallel")
     if program is None:
         return None
@@ -120,21 +126,19 @@ def _parallel(env: dict[str, str], lines: Path) -> float | None:
     cited = Path(env["HOME"]) / ".parallel" / "will-cite"
     cited.parent.mkdir(exist_ok=True)
     cited.touch()
-    return _seconds([program, "-j", str(AT_ONCE), "true"], env, lines)
+    return jobs() / _seconds([program, "-j", str(AT_ONCE), "true"], env, _lines(env))
 
 
-def _tsp(env: dict[str, str]) -> float | None:
+def _tsp(env: dict[str, str], options: str = "") -> float | None:
     program = measure.program("tsp")
     if program is None:
         return None
-    env = {**env, "TS_SOCKET": str(Path(env["HOME"]) / "ts"), "TMPDIR": env["HOME"], "TS_MAXFINISHED": "10"}
+    env = {**env, "TS_SOCKET": str(Path(env["HOME"]) / "ts"), "TS_MAXFINISHED": "10"}
     subprocess.run([program, "-S", str(AT_ONCE)], env=env, capture_output=True, check=True)
     try:
         # The last one started is not the last one to end: wait for every slot to be free.
-        loop = (
-            f'i=0; while [ $i -lt {jobs()} ]; do "$0" -n true; i=$((i+1)); done; "$0" -nf -N {AT_ONCE} true'
-        )
-        return _seconds(["/bin/sh", "-c", loop, program], env)
+        add = f'i=0; while [ $i -lt {jobs()} ]; do "$0" {options} true; i=$((i+1)); done'
+        return jobs() / _seconds(["/bin/sh", "-c", f'{add}; "$0" -nf -N {AT_ONCE} true', program], env)
     finally:
         subprocess.run([program, "-K"], env=env, capture_output=True)
 
@@ -147,7 +151,7 @@ def _nq(env: dict[str, str]) -> float | None:
     queue.mkdir()
     loop = f'i=0; while [ $i -lt {jobs() // 10} ]; do "$0" -c -q true; i=$((i+1)); done; "$0" -q -w'
     seconds = _seconds(["/bin/sh", "-c", loop, program], {**env, "NQDIR": str(queue)})
-    return seconds * 10  # it does a tenth of them: each waits for all before it
+    return jobs() // 10 / seconds  # it does a tenth of them: each waits for all before it
 
 
 def _spoolctl(env: dict[str, str]) -> float | None:

@@ -113,6 +113,8 @@ def test_throughput_counts_recorded_outcomes(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(throughput, "ROUNDS", 1)
     rows = {row.what: row for row in throughput.run()}
     assert rows["clawq"].value.endswith(" /s")
+    assert rows["a new file, before each of them"].value.endswith(" us")
+    assert ("clawq to task-spooler -n" in rows) is (shutil.which("tsp") is not None)
     assert (rows["GNU parallel"].value == "not installed") is (shutil.which("parallel") is None)
 
 
