@@ -35,12 +35,11 @@ def passing(home: Home, db: apsw.Connection, settings: Settings) -> State:
 def claim(
     db: apsw.Connection, job_id: int, token: int = 77, now: int = NOW, timeout_ms: int = 0
 ) -> attempts.Claim:
-    claimed = attempts.claim(db, job_id, token, now)
-    assert claimed is not None
-    attempts.open_attempt(
-        db,
-        claimed,
+    claimed = attempts.claim(db, [job_id], token, now)[token]
+    opening = attempts.Opening(
         token,
+        job_id,
+        claimed.number,
         now,
         boot_id="boot",
         lease_ms=1_000,
@@ -49,6 +48,7 @@ def claim(
         heartbeat="process",
         log="log",
     )
+    attempts.open_attempts(db, [opening])
     attempts.keep_token(db, token)
     return claimed
 

@@ -46,16 +46,19 @@ def die_at_commit(number: int, before: bool) -> None:
     connection.Immediate.__exit__ = leaving  # type: ignore[method-assign]
 
 
-def dying_at_commit(after_call: str, before: bool) -> None:
-    """Die at the COMMIT of the first transaction in which this function of the store was called."""
+def dying_at_commit(after_calls: tuple[str, ...], before: bool) -> None:
+    """Die at the COMMIT of the first transaction in which one of these functions of the store was called."""
     called = []
-    inner = getattr(attempts, after_call)
 
-    def noticing(*args: Any, **more: Any) -> Any:
-        called.append(True)
-        return inner(*args, **more)
+    def noticing(inner: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **more: Any) -> Any:
+            called.append(True)
+            return inner(*args, **more)
 
-    setattr(attempts, after_call, noticing)
+        return wrapped
+
+    for name in after_calls:
+        setattr(attempts, name, noticing(getattr(attempts, name)))
     leave = connection.Immediate.__exit__
 
     def leaving(self: Any, *error: Any) -> None:
@@ -72,18 +75,20 @@ def patch(module: Any, name: str, before: bool) -> None:
     setattr(module, name, dying(before, getattr(module, name)))
 
 
+STARTS = ("mark_running", "mark_unseen")
+ENDS = ("finish", "succeed")
 POINTS: dict[str, Callable[[], None]] = {
-    "before the claim is committed": lambda: dying_at_commit("claim", True),
-    "after the claim is committed": lambda: dying_at_commit("claim", False),
+    "before the claim is committed": lambda: dying_at_commit(("claim",), True),
+    "after the claim is committed": lambda: dying_at_commit(("claim",), False),
     "before the attempt file is made": lambda: patch(attempt_file, "create", True),
     "after the attempt file is made": lambda: patch(attempt_file, "create", False),
     "before the spawn": lambda: patch(os, "posix_spawn", True),
     "right after the spawn": lambda: patch(os, "posix_spawn", False),
     "after the agent is remembered": lambda: patch(host_agent, "spawn", False),
-    "before the start is committed": lambda: dying_at_commit("mark_running", True),
-    "after the start is committed": lambda: dying_at_commit("mark_running", False),
-    "before the end is committed": lambda: dying_at_commit("finish", True),
-    "after the end is committed": lambda: dying_at_commit("finish", False),
+    "before the start is committed": lambda: dying_at_commit(STARTS, True),
+    "after the start is committed": lambda: dying_at_commit(STARTS, False),
+    "before the end is committed": lambda: dying_at_commit(ENDS, True),
+    "after the end is committed": lambda: dying_at_commit(ENDS, False),
     "before its files are removed": lambda: patch(loop, "forget", True),
     "after its files are removed": lambda: patch(loop, "forget", False),
 }

@@ -7,6 +7,7 @@ turn of the loop is one commit. Times are epoch ms.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -40,6 +41,32 @@ class Claim(NamedTuple):
     @property
     def band_name(self) -> str:
         return BANDS[self.band]
+
+
+class Opening(NamedTuple):
+    """What is written of a claim beside it."""
+
+    token: int
+    job_id: int
+    number: int
+    now: int
+    boot_id: str
+    lease_ms: int
+    grace_ms: int
+    timeout_ms: int
+    heartbeat: str
+    log: str
+
+
+class Success(NamedTuple):
+    """An attempt that succeeded. ``pid`` and its start time: of one that was never seen to run."""
+
+    job_id: int
+    pid: int | None
+    pid_started: str | None
+    peak_procs: int | None
+    peak_mb: int | None
+    spoke_at: int | None
 
 
 class LiveAttempt(NamedTuple):
@@ -111,40 +138,17 @@ def next_token(db: apsw.Connection, now: int) -> int:
     return max(int(db.execute(SQL["last_token"]).get) + 1, now)
 
 
-def claim(db: apsw.Connection, job_id: int, token: int, now: int) -> Claim | None:
-    """Take a queued job; None when it is no longer there to take. `open_attempt` and `keep_token` follow."""
-    row = db.execute(SQL["claim"], {"job_id": job_id, "token": token, "now": now}).fetchone()
-    return None if row is None else Claim(*row)
+def claim(db: apsw.Connection, job_ids: Sequence[int], token: int, now: int) -> dict[int, Claim]:
+    """Take queued jobs: the first gets `token`, each other the next one. What became ours, by token.
+
+    Those that are no longer there to take are left out. `open_attempts` and `keep_token` follow.
+    """
+    values = {"ids": json.dumps(job_ids), "token": token, "now": now}
+    return {row[0]: Claim._make(row[1:]) for row in db.execute(SQL["claim"], values)}
 
 
-def open_attempt(
-    db: apsw.Connection,
-    claimed: Claim,
-    token: int,
-    now: int,
-    *,
-    boot_id: str,
-    lease_ms: int,
-    grace_ms: int,
-    timeout_ms: int,
-    heartbeat: str,
-    log: str,
-) -> None:
-    db.execute(
-        SQL["open_attempt"],
-        {
-            "token": token,
-            "job_id": claimed.job_id,
-            "number": claimed.number,
-            "now": now,
-            "boot_id": boot_id,
-            "lease_ms": lease_ms,
-            "grace_ms": grace_ms,
-            "timeout_ms": timeout_ms,
-            "heartbeat": heartbeat,
-            "log": log,
-        },
-    )
+def open_attempts(db: apsw.Connection, opened: Iterable[Opening]) -> None:
+    db.executemany(SQL["open_attempt"], opened)
 
 
 def keep_token(db: apsw.Connection, token: int) -> None:
@@ -152,22 +156,18 @@ def keep_token(db: apsw.Connection, token: int) -> None:
 
 
 def mark_running(
-    db: apsw.Connection,
-    job_id: int,
-    token: int,
-    pid: int | None,
-    pid_started: str | None,
-    now: int,
-    *,
-    ends: bool = False,
+    db: apsw.Connection, job_id: int, token: int, pid: int | None, pid_started: str | None, now: int
 ) -> bool:
-    """The agent was seen to run; False when the token is no longer the job's. `ends`: it has ended too, and
-    `finish` notes its leader."""
+    """The agent was seen to run; False when the token is no longer the job's."""
     values = {"job_id": job_id, "token": token, "pid": pid, "pid_started": pid_started, "now": now}
-    if not ends:
-        db.execute(SQL["note_leader"], values)
+    db.execute(SQL["note_leader"], values)
     db.execute(SQL["mark_running"], values)
     return db.changes() > 0
+
+
+def mark_unseen(db: apsw.Connection, tokens: Mapping[int, int], now: int) -> None:
+    """These, {token: job}, had ended when they were first seen to have run; their end notes the leader."""
+    db.execute(SQL["mark_unseen"], {"tokens": json.dumps(tokens), "now": now})
 
 
 def live(db: apsw.Connection) -> list[LiveAttempt]:
@@ -252,6 +252,13 @@ def finish(
     accepted = db.changes() > 0
     db.execute(SQL["close_attempt"], values)
     return accepted
+
+
+def succeed(db: apsw.Connection, ended: Mapping[int, Success], now: int) -> None:
+    """Accept ends, by token, as `finish` does, of which there is nothing to tell but success."""
+    tokens = {token: end.job_id for token, end in ended.items()}
+    db.execute(SQL["succeed"], {"tokens": json.dumps(tokens), "now": now})
+    db.executemany(SQL["close_succeeded"], [(token, now, *end[1:]) for token, end in ended.items()])
 
 
 def promote(db: apsw.Connection, now: int) -> int:

@@ -19,6 +19,7 @@ from clawq.rules.reasons import HOST_REASONS
 from clawq.settings import PRESSURES, Settings, gate
 from clawq.states import BANDS
 from clawq.store import attempts, counts, lanes, ledger, waits
+from clawq.store.attempts import Opening
 from clawq.store.lanes import Told
 from clawq.store.ledger import BudgetRule
 from clawq.supervisor.start import Ticket
@@ -73,14 +74,16 @@ def admit(
     waits: list[Wait] = []
     deferred: Counter[tuple[str, str]] = Counter()
     changes: list[int] = []
-    token = attempts.next_token(db, now)
+    starts = [each.head for each in outcome.decisions if isinstance(each, Start)]
+    claimed = _claim(state, settings, starts, now)
     noted: set[Lane] = set()
     for decision in outcome.decisions:
         match decision:
             case Start(head, would):
-                ticket = _claim(state, settings, head, token, now)
+                ticket = claimed.get(head.job_id)
                 if ticket is None:
                     continue
+                token = ticket.token
                 if head.lane not in noted:
                     lanes.note_start(db, head, now)
                     told.pop(head.lane, None)  # it was forgotten with this start
@@ -90,7 +93,6 @@ def admit(
                 if would is not None:
                     ledger.observe(db, "start", would, head.kind, head.tenant, now)
                 tickets.append(ticket)
-                token += 1
             case Wait():
                 noted.clear()  # a start after this one's wait is news to it
                 if lanes.note_wait(db, decision, told.get(decision.head.lane), every, now):
@@ -103,7 +105,7 @@ def admit(
                     changes.append(now)
     counts.note_deferrals(db, deferred, now)
     if tickets:
-        attempts.keep_token(db, token - 1)
+        attempts.keep_token(db, max(ticket.token for ticket in tickets))
         lanes.keep_turns(db, outcome.turns)
     changes += [wait.retry_at for wait in waits if wait.retry_at is not None]
     if rests.changes_at is not None:
@@ -236,23 +238,18 @@ def _ramp_left(state: State, max_running: int, now: int) -> int | None:
     return None if allowed >= max_running else max(0, allowed - state.ramp_started)
 
 
-def _claim(state: State, settings: Settings, head: Head, token: int, now: int) -> Ticket | None:
-    claim = attempts.claim(state.db, head.job_id, token, now)
-    if claim is None:
-        return None
-    kind = settings.kind(claim.kind, claim.band_name)
-    timeout_ms = kind.timeout_ms if claim.timeout_ms is None else claim.timeout_ms
-    log = logs.name_of(claim.job_id, claim.number, token)
-    attempts.open_attempt(
-        state.db,
-        claim,
-        token,
-        now,
-        boot_id=state.boot_id,
-        lease_ms=kind.lease_ms,
-        grace_ms=kind.grace_ms,
-        timeout_ms=timeout_ms,
-        heartbeat=kind.heartbeat,
-        log=log,
-    )
-    return Ticket(claim, token, log, kind, timeout_ms)
+def _claim(state: State, settings: Settings, heads: list[Head], now: int) -> dict[int, Ticket]:
+    """Take these jobs, all at once; what became theirs, by job."""
+    if not heads:
+        return {}
+    first = attempts.next_token(state.db, now)
+    tickets, opened = {}, []
+    for token, claim in attempts.claim(state.db, [head.job_id for head in heads], first, now).items():
+        kind = settings.kind(claim.kind, claim.band_name)
+        timeout_ms = kind.timeout_ms if claim.timeout_ms is None else claim.timeout_ms
+        log = logs.name_of(claim.job_id, claim.number, token)
+        of_kind = (kind.lease_ms, kind.grace_ms, timeout_ms, kind.heartbeat)
+        opened.append(Opening(token, claim.job_id, claim.number, now, state.boot_id, *of_kind, log))
+        tickets[claim.job_id] = Ticket(claim, token, log, kind, timeout_ms)
+    attempts.open_attempts(state.db, opened)
+    return tickets

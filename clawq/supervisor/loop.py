@@ -267,24 +267,27 @@ class Supervisor:
     def _record(self, findings: Findings, mono: int) -> Written | None:
         """The turn's transaction; None when nothing happened that it could record or act on."""
         state = self.state
-        version = int(str(state.db.pragma("data_version")))
-        changed, self.data_version = version != self.data_version, version
         now = wall_ms()
         due = mono >= min(self.record_at, state.sample_at) or now >= state.next_due
         renew = bool(state.agents) and mono >= self.renew_at
         if not (
-            changed
-            or due
+            due
             or renew
             or findings
             or state.not_started
             or state.probes.owes(mono)
             or state.notices.owes(mono)
+            or self._others_wrote()
         ):
             return None
         self.ground.check()
         self.rounds.measure(mono)
         return record(state, findings, renew, now, mono)
+
+    def _others_wrote(self) -> bool:
+        """Since this was asked last: a turn that has a reason of its own does not pay for the answer."""
+        before, self.data_version = self.data_version, int(str(self.state.db.pragma("data_version")))
+        return before != self.data_version
 
     def _notice_wake(self, mono: int) -> None:
         """The wall clock went on while ours stood still: everything due meanwhile is due at once.

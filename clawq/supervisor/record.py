@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from clawq.rules import classify, retry
 from clawq.settings import Settings
 from clawq.store import attempts, config_row, counts, lanes, ledger, probes, waits
+from clawq.store.attempts import Success
 from clawq.store.connection import Immediate, check_schema
 from clawq.store.probes import Due
 from clawq.supervisor import settle
@@ -113,8 +114,12 @@ def _record_findings(
     for agent in findings.started:
         owned = settle.record_start(state.db, agent, now)
         (written.started if owned else written.disowned).append(agent)
+    settle.record_unseen(state.db, findings.ended, now)
+    together: dict[int, Success] = {}
     for ended in findings.ended:
-        _record_end(state, settings, ended, written, now)
+        _record_end(state, settings, ended, together, written, now)
+    if together:
+        attempts.succeed(state.db, together, now)
     for agent in findings.deserted:
         # Nobody is there to ask for the slots, and the agent goes on: they are its at once, over any limit.
         waited_ms = waits.go_on(state.db, agent.token, "its wait died", now)
@@ -126,12 +131,19 @@ def _record_findings(
         _intend_kill(state, agent, reason, written, now)
 
 
-def _record_end(state: State, settings: Settings, ended: Ended, written: Written, now: int) -> None:
+def _record_end(
+    state: State,
+    settings: Settings,
+    ended: Ended,
+    together: dict[int, Success],
+    written: Written,
+    now: int,
+) -> None:
     agent = ended.agent
     written.gone.append(agent)
     if agent.disowned:
         return
-    end = settle.record_end(state.db, settings, agent, ended.found, now, _draw)
+    end = settle.record_end(state.db, settings, agent, ended.found, now, _draw, together)
     if end is None:
         return
     if not end.ran:

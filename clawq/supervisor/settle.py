@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import apsw
 
@@ -10,16 +10,19 @@ from clawq.host import output
 from clawq.rules import classify, retry
 from clawq.rules.classify import End, Standing
 from clawq.settings import Kind, Settings
+from clawq.states import SUCCEEDED
 from clawq.store import attempts, counts, effects, ledger
-from clawq.store.attempts import PolicyRow
+from clawq.store.attempts import PolicyRow, Success
 from clawq.supervisor.agents import Agent
 from clawq.supervisor.evidence import Found
+from clawq.supervisor.look import Ended
 
 Draw = Callable[[], float]
 """A jitter between retry.JITTER's bounds."""
 Leader = tuple[int | None, str | None]
 """The pid of an attempt's shell, and its start time."""
 
+SUCCESS = classify.by_exit_code(0)
 RAMP_STEP_MS = 1_500
 """After a limit's probe has passed the number of starts doubles about this often."""
 
@@ -35,12 +38,14 @@ def settle(
     draw: Draw,
     peak: tuple[int, int] | None = None,
     leader: Leader | None = None,
+    together: dict[int, Success] | None = None,
 ) -> End | None:
     """Record an attempt's end and what becomes of its job: the end that was accepted, or None when it was not
     ours.
 
     What it had reserved is settled with it, once. ``peak`` is (processes, MiB) of its tree at the most;
-    ``leader`` is given for one that had ended when it was first seen to have run.
+    ``leader`` is given for one that had ended when it was first seen to have run. An end that has nothing to
+    tell but success goes to those that the caller writes ``together``, and at once.
     """
     row = attempts.policy(db, job_id, token)
     if row is None:
@@ -66,6 +71,13 @@ def settle(
         end = end._replace(error=_with_effects(_error(end, found.output_tail), open_keys))
     charged = row.attempts + int(end.charged)
     decision = retry.after(end, charged, policy, bool(row.cancel), now, draw(), rests_until, bool(open_keys))
+    if together is not None and end == SUCCESS and _has_no_story(row, found, decision, settings):
+        pid, pid_started = leader or (None, None)
+        procs, mb = peak or (None, None)
+        together[token] = Success(job_id, pid, pid_started, procs, mb, found.spoke_at)
+        if peak is not None:
+            ledger.note_footprint(db, row.kind, *peak, now)
+        return end
     accepted = attempts.finish(
         db,
         job_id,
@@ -93,6 +105,11 @@ def settle(
     if peak is not None:
         ledger.note_footprint(db, row.kind, *peak, now)
     return end
+
+
+def _has_no_story(row: PolicyRow, found: Found, decision: retry.Decision, settings: Settings) -> bool:
+    told = found.result or found.note or found.output_tail
+    return decision.state == SUCCEEDED and not (told or row.spent or row.probing or settings.budgets)
 
 
 def policy_of(row: PolicyRow, kind: Kind) -> retry.Policy:
@@ -138,21 +155,35 @@ def _leader(agent: Agent) -> Leader:
     return (agent.leader.pid, agent.leader.started) if agent.leader else (agent.pid, None)
 
 
+def record_unseen(db: apsw.Connection, ended: Iterable[Ended], now: int) -> None:
+    """Agents that ended before they were ever seen to run ran all the same. `record_end` follows for each."""
+    unseen = {each.agent.token: each.agent.job_id for each in ended if _was_unseen(each.agent, each.found)}
+    if unseen:
+        attempts.mark_unseen(db, unseen, now)
+
+
+def _was_unseen(agent: Agent, found: Found) -> bool:
+    return found.evidence.ran and not agent.running and not agent.disowned
+
+
 def record_end(
-    db: apsw.Connection, settings: Settings, agent: Agent, found: Found, now: int, draw: Draw
+    db: apsw.Connection,
+    settings: Settings,
+    agent: Agent,
+    found: Found,
+    now: int,
+    draw: Draw,
+    together: dict[int, Success],
 ) -> End | None:
-    """As `settle`; an agent that ended before it was ever seen to run ran all the same."""
-    leader = None
-    if not agent.running and found.evidence.ran:
-        leader = _leader(agent)
-        attempts.mark_running(db, agent.job_id, agent.token, *leader, now, ends=True)
+    """As `settle`, after `record_unseen`."""
+    leader = _leader(agent) if _was_unseen(agent, found) else None
     peak = (agent.peak_procs, agent.peak_mb) if agent.peak_procs else None
 
     def judge(row: PolicyRow, standing: Standing) -> End:
         seen = found.evidence if row.told is None else found.evidence._replace(told=row.word)
         return classify.judge(seen, standing)
 
-    return settle(db, settings, agent.job_id, agent.token, judge, found, now, draw, peak, leader)
+    return settle(db, settings, agent.job_id, agent.token, judge, found, now, draw, peak, leader, together)
 
 
 def record_not_started(

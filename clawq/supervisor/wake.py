@@ -82,8 +82,11 @@ class Wakeups:
 
     def sleep(self, seconds: float) -> None:
         """Until something happens, at most this long. Notes are drained; what they mean is looked up anew."""
-        self._selector.select(max(0.0, seconds))
-        self._drain()
+        ready = {key.fd for key, _ in self._selector.select(max(0.0, seconds))}
+        if self._pipe in ready:
+            os.read(self._pipe, 4096)  # what is left ends the next sleep at once
+        if self._socket is not None and self._socket.fileno() in ready:
+            self._empty(self._socket)
 
     def lock_wait(self, patience_ms: Callable[[], int]) -> Callable[[int], bool]:
         """A busy handler for SQLite that ends when a signal came or the patience of the moment is over.
@@ -104,18 +107,13 @@ class Wakeups:
 
         return try_again
 
-    def _drain(self) -> None:
+    @staticmethod
+    def _empty(receiver: socket.socket) -> None:
         try:
-            while os.read(self._pipe, 4096):
-                pass
+            while True:
+                receiver.recv(16)
         except BlockingIOError:
             pass
-        if self._socket is not None:
-            try:
-                while True:
-                    self._socket.recv(16)
-            except BlockingIOError:
-                pass
 
     def close(self) -> None:
         signal.set_wakeup_fd(self._wakeup_before)

@@ -10,7 +10,7 @@ from clawq.rules import classify
 from clawq.rules.classify import Evidence, Standing, Word
 from clawq.rules.retry import Decision
 from clawq.store import attempts, effects, jobs, ledger, told
-from clawq.store.connection import Immediate
+from clawq.store.connection import Immediate, dicts
 from tests.claims import NOW, claim
 from tests.rows import put, states
 
@@ -22,13 +22,13 @@ def test_a_job_is_claimed_once(db: apsw.Connection) -> None:
     job_id = put(db, NOW)
     first = claim(db, job_id)
     assert (first.job_id, first.number) == (job_id, 1)
-    assert attempts.claim(db, job_id, 78, NOW) is None
+    assert attempts.claim(db, [job_id], 78, NOW) == {}
 
 
 def test_a_cancelled_job_cannot_be_claimed(db: apsw.Connection) -> None:
     job_id = put(db, NOW)
     db.execute("UPDATE jobs SET state = 'cancelled', changed_at = 1, ended_at = 1")
-    assert attempts.claim(db, job_id, 77, NOW) is None
+    assert attempts.claim(db, [job_id], 77, NOW) == {}
 
 
 def test_tokens_only_go_up_even_when_the_clock_goes_back(db: apsw.Connection) -> None:
@@ -53,13 +53,57 @@ def test_an_end_is_accepted_once(db: apsw.Connection) -> None:
 def test_the_end_of_one_that_was_never_seen_to_run_records_both(db: apsw.Connection) -> None:
     job_id = put(db, NOW)
     claim(db, job_id)
-    assert attempts.mark_running(db, job_id, 77, 123, "456", NOW + 4, ends=True)
+    attempts.mark_unseen(db, {77: job_id}, NOW + 4)
     assert attempts.finish(db, job_id, 77, OK, DONE, "", None, NOW + 5, leader=(123, "456"))
     assert db.execute("SELECT started_at, pid, pid_started, ended_at FROM attempts").fetchall() == [
         (NOW + 5, 123, "456", NOW + 5)
     ]
     moves = db.execute("SELECT to_state FROM events ORDER BY id").fetchall()
     assert [state for (state,) in moves[-3:]] == ["starting", "running", "succeeded"]
+
+
+def test_several_are_claimed_together_and_each_gets_its_own_token(db: apsw.Connection) -> None:
+    taken, first, second = (put(db, NOW) for _ in range(3))
+    claim(db, taken, 70)
+    claimed = attempts.claim(db, [second, taken, first], 77, NOW)
+    assert {token: each.job_id for token, each in claimed.items()} == {77: second, 79: first}
+    assert db.execute("SELECT id, token FROM jobs ORDER BY id").fetchall() == [
+        (taken, 70),
+        (first, 79),
+        (second, 77),
+    ]
+
+
+def test_what_is_opened_with_a_claim_stands_under_its_own_name(db: apsw.Connection) -> None:
+    job_id = put(db, NOW)
+    attempts.claim(db, [job_id], 77, NOW)
+    opening = attempts.Opening(77, job_id, 1, NOW, "boot", 2_000, 30, 400, "output", "a.log")
+    attempts.open_attempts(db, [opening])
+    row = dicts(db.execute("SELECT * FROM attempts"))[0]
+    assert (row["claimed_at"], row["lease_until"]) == (NOW, NOW + 2_000)
+    assert {name: row[name] for name in opening._fields if name != "now"} == {
+        name: value for name, value in opening._asdict().items() if name != "now"
+    }
+
+
+def test_what_only_succeeded_is_written_together_as_if_each_had_been_alone(db: apsw.Connection) -> None:
+    alone, together, moved_on = (put(db, NOW) for _ in range(3))
+    for job_id, token in ((alone, 70), (together, 71), (moved_on, 73)):
+        claim(db, job_id, token)
+    attempts.mark_unseen(db, {70: alone, 71: together, 72: moved_on}, NOW + 4)
+    story = {"spoke_at": NOW + 1, "leader": (123, "456")}
+    assert attempts.finish(db, alone, 70, OK, DONE, "", (3, 40), NOW + 5, **story)
+    end = attempts.Success(together, 123, "456", 3, 40, NOW + 1)
+    attempts.succeed(db, {71: end, 72: end._replace(job_id=moved_on)}, NOW + 5)
+    assert states(db) == {alone: "succeeded", together: "succeeded", moved_on: "starting"}
+    own = {"id": None, "job_id": None, "token": None}
+    for sql in (
+        "SELECT * FROM jobs WHERE id = ?",
+        "SELECT * FROM attempts WHERE job_id = ?",
+        "SELECT at, from_state, to_state, reason FROM events WHERE job_id = ? ORDER BY events.id",
+    ):
+        one, other = ([row | own for row in dicts(db.execute(sql, (each,)))] for each in (alone, together))
+        assert one == other, sql
 
 
 def test_an_old_token_changes_nothing(db: apsw.Connection) -> None:

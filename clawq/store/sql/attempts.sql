@@ -1,18 +1,17 @@
 -- What the supervisor reads and writes. Every write of an attempt under way carries its token.
 
 -- name: claim
--- One conditional UPDATE: whoever cancelled or edited the job meanwhile wins, and no row comes back.
-UPDATE jobs SET state = 'starting', token = :token, tries = tries + 1, reason = 'claimed', changed_at = :now,
-    started_at = :now, ready_at = NULL
-WHERE id = :job_id AND state = 'queued' AND parked IS NULL
-RETURNING id, kind, tenant, band, tries, command, payload, cwd, path, env, timeout_ms, deadline_at;
+-- One conditional UPDATE for all of a pass: whoever cancelled or edited a job meanwhile wins, and no row comes back.
+UPDATE jobs SET state = 'starting', token = :token + wanted.key, tries = tries + 1, reason = 'claimed',
+    changed_at = :now, started_at = :now, ready_at = NULL
+FROM json_each(:ids) wanted WHERE jobs.id = wanted.value AND state = 'queued' AND parked IS NULL
+RETURNING token, id, kind, tenant, band, tries, command, payload, cwd, path, env, timeout_ms, deadline_at;
 
 -- name: open_attempt
 -- Beside the claim, in the same transaction.
 INSERT INTO attempts (token, job_id, number, claimed_at, boot_id, lease_ms, lease_until, grace_ms, timeout_ms,
     heartbeat, log)
-VALUES (:token, :job_id, :number, :now, :boot_id, :lease_ms, :now + :lease_ms, :grace_ms, :timeout_ms,
-    :heartbeat, :log);
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?4 + ?6, ?7, ?8, ?9, ?10);
 
 -- name: last_token
 -- Never lower than any token given out, even when the attempts were pruned.
@@ -26,6 +25,11 @@ INSERT INTO meta VALUES ('last_token', :token) ON CONFLICT (key) DO UPDATE SET v
 -- The agent was seen to run.
 UPDATE jobs SET state = 'running', reason = 'started', changed_at = :now
 WHERE id = :job_id AND token = :token AND state = 'starting';
+
+-- name: mark_unseen
+-- The same of all that had ended when they were first seen to have run: `tokens` is {token: job}.
+UPDATE jobs SET state = 'running', reason = 'started', changed_at = :now
+FROM json_each(:tokens) t WHERE jobs.id = t.value AND token = CAST(t.key AS INTEGER) AND state = 'starting';
 
 -- name: note_leader
 -- Whom to signal later, and never another process with its pid.
@@ -94,6 +98,20 @@ UPDATE attempts SET started_at = coalesce(started_at, :started_at), pid = coales
     reason = :end_reason, resource = :resource, peak_procs = :peak_procs, peak_mb = :peak_mb,
     spoke_at = :spoke_at
 WHERE token = :token AND ended_at IS NULL;
+
+-- name: succeed
+-- `finish` for all that have nothing to tell but that they succeeded: `tokens` is {token: job}.
+UPDATE jobs SET state = 'succeeded', token = NULL, attempts = attempts + 1, reason = 'succeeded', changed_at = :now,
+    ready_at = NULL, ended_at = :now, result = NULL, exit_code = 0, last_error = NULL, error_class = NULL,
+    cancel_at = NULL
+FROM json_each(:tokens) t WHERE jobs.id = t.value AND token = CAST(t.key AS INTEGER);
+
+-- name: close_succeeded
+-- Beside it, one by one.
+UPDATE attempts SET started_at = coalesce(started_at, ?2), pid = coalesce(pid, ?3),
+    pid_started = coalesce(pid_started, ?4), ended_at = ?2, outcome = 'succeeded', exit_code = 0, charged = 1,
+    peak_procs = ?5, peak_mb = ?6, spoke_at = ?7
+WHERE token = ?1 AND ended_at IS NULL;
 
 -- name: retries_not_after
 -- Each waits as long as it was to wait when its attempt ended, by whichever clock that was.
