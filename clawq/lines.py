@@ -106,17 +106,32 @@ def whole(line: "Cut") -> "dict[str, object] | None":
     return given
 
 
+def _holes(line: "Cut") -> "list[tuple[int, int]]":
+    """Where the ``null`` stands of each thing that was cut out, and its place in ``Alike``, in that order."""
+    rest, *own = line
+    return sorted(
+        (rest.index("null", rest.index(mark)), place)
+        for place, (mark, value) in enumerate(zip((PAYLOAD, KEY, COMMAND), own, strict=True), 1)
+        if value is not None
+    )
+
+
 def is_well_cut(line: "Cut") -> bool:
-    """Whether what was cut out were the object's own values, and not some inside of another.
+    """Whether what was cut out were the object's own values, and not some inside of another, or replaced by
+    a later one of the same name, however that is spelled: another value in their places changes the object's.
 
     Raises ValueError and RecursionError for what is not JSON.
     """
-    rest = line[0]
-    given = json.loads(rest)
-    return isinstance(given, dict) and all(
-        value is None or (rest.count(mark) == 1 and given.get(mark[1:-1], "") is None)
-        for value, mark in zip(line[1:], (PAYLOAD, KEY, COMMAND), strict=True)
-    )
+    other = line[0]
+    given = json.loads(other)
+    if not isinstance(given, dict):
+        return False
+    names = []
+    for at, place in reversed(_holes(line)):
+        other = f"{other[:at]}true{other[at + len('null') :]}"
+        names.append((PAYLOAD, KEY, COMMAND)[place - 1][1:-1])
+    changed = json.loads(other)
+    return all(given.get(name, "") is None and changed[name] is True for name in names)
 
 
 class Reader:
@@ -212,14 +227,9 @@ class Reader:
             lists.append(line[place])
 
     def _take_apart(self, line: "Cut") -> None:
-        rest, *own = line
-        holes = [
-            (rest.index("null", rest.index(mark)), place)
-            for place, (mark, value) in enumerate(zip((PAYLOAD, KEY, COMMAND), own, strict=True), 1)
-            if value is not None
-        ]
+        rest = line[0]
         self._pieces, end = [], 0
-        for at, place in sorted(holes):
+        for at, place in _holes(line):
             self._pieces.append((rest[end:at], place))
             end = at + len("null")
         self._tail = rest[end:]
@@ -284,6 +294,7 @@ class Drafts:
                 draft.lighter is not None
                 or draft.same is not None
                 or draft.parent is not None
+                or (key is None and draft.key is not None)  # each of them has the same one
                 or (draft.command is None and draft.frame.template is not None)
             )
             own = (payload, command, key)

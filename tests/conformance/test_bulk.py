@@ -117,11 +117,13 @@ def _with_and_without_carray(
 
 
 @pytest.mark.usefixtures("_with_and_without_carray")
-@pytest.mark.parametrize("repeat", [1, 3])
-def test_written_together_as_one_by_one(home: Home, repeat: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("repeat", "colon"), [(1, ":"), (3, ":"), (3, " : ")])  # the last cannot be cut
+def test_written_together_as_one_by_one(
+    home: Home, repeat: int, colon: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("clawq.client.time.time_ns", lambda: 1_800_000_000_000_000_000)
     configure(home, CONFIG)
-    texts = [json.dumps(each, separators=(",", ":"), ensure_ascii=False) for each in MIXED * repeat]
+    texts = [json.dumps(each, separators=(",", colon), ensure_ascii=False) for each in MIXED * repeat]
     with Producer(home) as producer:
         alone = [producer.enqueue_many([json.loads(text)])[0] for text in texts]
         one_by_one = _state(producer.intake.db)
@@ -237,6 +239,15 @@ def test_lines_that_are_read_together_are_what_each_is_alone(parts: list[tuple[s
 )
 def test_what_cannot_be_cut_is_read_as_a_whole(text: str) -> None:
     assert lines.cut(text, "") is None
+
+
+@pytest.mark.parametrize(
+    "text", ['{"payload": 1, "p\\u0061yload": null}', '{"x\\"payload": 1, "p\\u0061yload": null}']
+)
+def test_a_later_value_of_the_same_name_counts(text: str) -> None:
+    found = lines.cut(text, "")
+    assert found is not None
+    assert not lines.is_well_cut(found[0])
 
 
 def test_a_broken_line_is_found_when_its_shape_is_new() -> None:
