@@ -33,8 +33,8 @@ LINE_MAX = 1 << 20
 """Payload, command and environment at their largest, escaped."""
 SHAPES = 1_000
 """How many shapes of lines are remembered."""
-SMALL = values.PAYLOAD_MAX // 4
-"""Characters of a payload that need no counting of bytes."""
+SMALL = 2 * values.DEPTH_MAX
+"""Characters of a payload that need no counting, of bytes or of depth."""
 PAYLOAD, KEY, COMMAND = '"payload"', '"dedupe_key"', '"command"'
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 PAYLOAD_MAX = 65_536
+DEPTH_MAX = 1_000
+"""Arrays and objects of a payload within each other: SQLite takes nothing deeper for JSON, Python may."""
 COMMAND_MAX = 131_072
 """Bytes of a whole command line as JSON; one argument longer than this no Linux would start."""
 ENV_MAX = 65_536
@@ -179,12 +181,29 @@ def _payload_text(value: object) -> str:
             f"the payload cannot be written as JSON ({error})", "pass what JSON can hold"
         ) from None
     _check_size(size)
+    _check_depth(text)
     return text
 
 
 def check_payload(text: str) -> None:
-    """Raise UsageError for one that is too large."""
+    """Raise UsageError for JSON that is too large or too deep."""
     _check_size(len(text) if text.isascii() else len(text.encode()))
+    _check_depth(text)
+
+
+def _check_depth(payload: str) -> None:
+    if payload.count("[") + payload.count("{") <= DEPTH_MAX:
+        return
+    import re
+
+    depth = 0
+    for mark in re.sub(r'"(?:[^"\\]|\\.)*"|[^]["{}]', "", payload):
+        depth += 1 if mark in "[{" else -1
+        if depth > DEPTH_MAX:
+            raise UsageError(
+                f"the payload has more than {DEPTH_MAX} arrays and objects within each other",
+                "pass a reference to it, such as a path",
+            )
 
 
 def _check_size(payload: int) -> None:

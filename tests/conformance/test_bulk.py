@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -136,6 +137,25 @@ def test_written_together_as_one_by_one(
         assert [_told(each) for each in together] == [_told(each) for each in alone]
         assert _state(producer.intake.db) == one_by_one
         check_books(producer.intake.db)
+
+
+def test_a_line_too_deep_for_sqlite_stops_none_of_the_others(home: Home) -> None:
+    configure(home, "")
+    quotes = '["[[{\\"[' + "[" * 1_000 + '"]'
+    texts = ["1", "[" * 1_000 + "]" * 1_000, '{"a":' * 1_001 + "1" + "}" * 1_001, quotes]
+    reader, batch = lines.Reader(), []
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 2_000)  # newer Pythons have no need of it
+    try:
+        for text in texts:
+            reader.read(b'{"command":["true"],"payload":%s}' % text.encode(), batch)
+        with Producer(home) as producer:
+            answers = producer.enqueue_many(batch)
+            (from_python,) = producer.enqueue_many([{"command": ["true"], "payload": json.loads(texts[2])}])
+    finally:
+        sys.setrecursionlimit(limit)
+    assert [_told(each).split()[0] for each in answers] == ["queued", "queued", "usage", "queued"]
+    assert _told(from_python) == "usage"
 
 
 def test_nobody_can_commit_without_having_paid(db: apsw.Connection) -> None:
