@@ -31,8 +31,10 @@ def near(word: object, words: "Iterable[str]") -> str:
     """``did you mean X? `` or nothing: the start of a fix."""
     from difflib import get_close_matches
 
-    found = get_close_matches(str(word), list(words), 1)
-    return f"did you mean {found[0]}? " if found else ""
+    # Two dashes in common make no two options alike.
+    bare = {each.lstrip("-"): each for each in words}
+    found = get_close_matches(str(word).lstrip("-"), bare, 1)
+    return f"did you mean {bare[found[0]]}? " if found else ""
 
 
 def _wrong(flag: str, value: object, fix: str) -> UsageError:

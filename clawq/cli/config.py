@@ -171,7 +171,9 @@ def _all_is_well(body: Mapping[str, Mapping[str, object]], exists: bool) -> str:
     if not exists:
         return "OK: there is no such file, the defaults are in force"
     kinds, resources = len(body["kinds"].keys() - {DEFAULT_KIND}), len(body["resources"])
-    return f"OK ({kinds} kind{'s' * (kinds != 1)}, {resources} resources)"
+    schedules = len(body["schedules"])
+    scheduled = f", {schedules} schedule{'s' * (schedules != 1)}" if schedules else ""
+    return f"OK ({kinds} kind{'s' * (kinds != 1)}, {resources} resources{scheduled})"
 
 
 def _print(values: Sequence[Value], defaults: Sequence[Value]) -> None:

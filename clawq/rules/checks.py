@@ -258,4 +258,6 @@ def crontab(twice: Sequence[str], scheduled: int, problem: str | None) -> Check:
         return Check("crontab", WARN, what, "leave one out, or give both the same --dedupe-key")
     if not scheduled:
         return Check("crontab", OK, "no [[schedules]]")
-    return Check("crontab", OK, f"not checked: {problem}" if problem else "no kind is in both")
+    return Check(
+        "crontab", OK, f"not checked: {problem}" if problem else "no kind is both in it and in [[schedules]]"
+    )

@@ -81,9 +81,10 @@ def test_check_tells_every_problem_a_line_each_and_exits_78(fleet: Fleet) -> Non
 
 
 def test_check_warns_on_stderr_and_accepts(fleet: Fleet) -> None:
-    fleet.configure('[kinds.say]\ncommand = ["sh", "-c", "echo {payload}"]\n')
+    schedule = '[[schedules]]\ncron = "@daily"\nkind = "say"\n'
+    fleet.configure('[kinds.say]\ncommand = ["sh", "-c", "echo {payload}"]\n' + schedule)
     checked = fleet.clawq("config", "check")
-    assert checked.stdout == f"{fleet.home.config}: OK (1 kind, 3 resources)\n"
+    assert checked.stdout == f"{fleet.home.config}: OK (1 kind, 3 resources, 1 schedule)\n"
     assert checked.stderr.startswith(
         f"clawq: {fleet.home.config}:2: kinds.say.command: the shell reads {{payload}} inside a -c script"
     )

@@ -166,7 +166,7 @@ def test_kinds_in_a_crontab() -> None:
     ("script", "text"),
     [
         ("#!/bin/sh\necho '0 7 * * * clawq enqueue digest'", "in [[schedules]] and in the crontab: digest"),
-        ("#!/bin/sh\necho 'no crontab for me' >&2; exit 1", "no kind is in both"),
+        ("#!/bin/sh\necho 'no crontab for me' >&2; exit 1", "no kind is both in it and in [[schedules]]"),
         ("#!/bin/sh\nsleep 5", "not checked: `crontab -l`: no answer"),
         (None, "not checked: `crontab -l`: No such file or directory"),
     ],

@@ -57,6 +57,7 @@ def test_lines_that_parse(line: str, expected: dict[str, object]) -> None:
     [
         ("--jsn", "unknown option '--jsn': did you mean --json? `clawq enqueue --help` lists them"),
         ("--tennant=x", "unknown option '--tennant': did you mean --tenant?"),
+        ("--since", "unknown option '--since': `clawq enqueue --help` lists them"),
         ("-x", "unknown option '-x'"),
         ("-json", "unknown option '-json': did you mean --json?"),
         ("--parents 3", "unknown option '--parents'"),
