@@ -18,7 +18,7 @@ WITHIN_S = 20.0
 _LOOK_S = 0.05
 # dash, the sh of Debian, has -p for what others call -u.
 _SCRIPT = """echo "path $PATH"
-echo "limits $(ulimit -u 2>/dev/null || ulimit -p 2>/dev/null || echo -) processes, $(ulimit -n) files"
+echo "limits $(ulimit -u 2>/dev/null || ulimit -p 2>/dev/null || echo -) processes, $(ulimit -n) open files"
 for each do command -v -- "$each" >/dev/null || echo "missing $each"; done"""
 
 
@@ -77,7 +77,7 @@ def _judge(found: tuple[str, str]) -> list[Check]:
     lines = [line.partition(" ") for line in text.splitlines()]
     missing = [rest for word, _, rest in lines if word == "missing"]
     checks = [
-        Check("probe", OK, f"a job sees {'PATH ' if word == 'path' else ''}{rest}")
+        Check("probe", OK, f"a job {'sees PATH' if word == 'path' else 'is allowed'} {rest}")
         for word, _, rest in lines
         if word in ("path", "limits")
     ]

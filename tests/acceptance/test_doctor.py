@@ -40,7 +40,9 @@ def test_a_queue_at_work(fleet: Fleet) -> None:
         probed = fleet.json("doctor", "--probe", code=1)
         texts = [each["text"] for each in probed["checks"] if each["name"] == "probe"]
         assert texts[0].startswith("a job sees PATH /")
-        assert re.fullmatch(r"a job sees (\d+|unlimited) processes, (\d+|unlimited) files", texts[1])
+        assert re.fullmatch(
+            r"a job is allowed (\d+|unlimited) processes, (\d+|unlimited) open files", texts[1]
+        )
         assert texts[-1] == "a job does not find 'no-such'"
     shown = fleet.clawq("doctor").stdout
     assert shown.startswith("Worth a look\n")
