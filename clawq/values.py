@@ -25,6 +25,7 @@ PRIORITY_MAX = 100_000
 ATTEMPTS_MAX = 10_000
 JOB_ID_MAX = (1 << 63) - 1
 """SQLite's largest row number."""
+_SLOT_ALIASES = {"day": ("date",), "today": ("date",), "min": ("minute",)}
 
 
 def near(word: object, words: "Iterable[str]") -> str:
@@ -66,7 +67,22 @@ def read_key(flag: str, value: object, now: int) -> str:
     key = when.expand_slots(_text(flag, value, KEY_MAX), now)
     if not key or not key.isprintable():
         raise _wrong(flag, value, "a key without control characters is needed")
+    if "{" in key:
+        _refuse_misspelt_slot(flag, key)
     return key
+
+
+def _refuse_misspelt_slot(flag: str, key: str) -> None:
+    """Other braces are taken literally; a slot that is misspelt would be one job for ever."""
+    import re
+    from difflib import get_close_matches
+
+    for word in re.findall(r"\{\s*(\w+)\s*\}", key):
+        found = _SLOT_ALIASES.get(word.lower()) or get_close_matches(word.lower(), when.SLOTS, 1, 0.7)
+        if found:
+            raise _wrong(
+                flag, key, f"did you mean {{{found[0]}}}? the slots are {{date}}, {{hour}} and {{minute}}"
+            )
 
 
 def read_word(flag: str, value: object, words: "Sequence[str]") -> str:

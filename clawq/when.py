@@ -9,6 +9,7 @@ import time
 from clawq.errors import UsageError
 
 UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+SLOTS = ("date", "hour", "minute")
 LONGEST_MS = 100 * 365 * 86_400_000
 """A century: beyond it a number is a slip of the hand, and its sums would leave 64 bits."""
 

@@ -145,6 +145,7 @@ def test_whatever_is_put_on_a_line_comes_back(
             {"dedupe_key": "{date}", "dedupe_scope": "active"},
             {"dedupe_key": "2030-03-17", "dedupe_scope": "active"},
         ),
+        *(({"dedupe_key": key}, {"dedupe_key": key}) for key in ('{"date": 1}', "{name}", "{", "{} {state}")),
     ],
 )
 def test_values_that_are_taken(given_: dict[str, object], expected: dict[str, object]) -> None:
@@ -172,6 +173,11 @@ def test_values_that_are_taken(given_: dict[str, object], expected: dict[str, ob
         ({"tenant": 3}, "--tenant 3: a text is needed"),
         ({"exclusive": "a\nb"}, "without control characters"),
         ({"dedupe_key": ""}, "--dedupe-key '': a key"),
+        ({"dedupe_key": "d-{dat}"}, "--dedupe-key 'd-{dat}': did you mean {date}? the slots are"),
+        ({"dedupe_key": "{DATE}"}, "did you mean {date}?"),
+        ({"dedupe_key": "{day}"}, "did you mean {date}?"),
+        ({"dedupe_key": "{ hours }"}, "did you mean {hour}?"),
+        ({"dedupe_key": "{date} {minutes}"}, "did you mean {minute}?"),
         ({"dedupe_scope": "ever"}, "--dedupe-scope without a key: give --dedupe-key too"),
         ({"delay": "10"}, "--delay '10' is not a duration: write 90s, 10m, 2h or 1d"),
         ({"delay": -1}, "--delay -1: from nothing to a hundred years"),
