@@ -17,7 +17,7 @@ from clawq import desk, when
 from clawq.cli import params, words
 from clawq.paths import Home, find_home
 from clawq.store import trail
-from clawq.store.connection import open_readonly, storage_errors
+from clawq.store.connection import BUSY_MS, LOOKING_BUSY_MS, open_readonly, storage_errors
 from clawq.store.trail import Mark
 from clawq.store.views import Row
 
@@ -41,7 +41,8 @@ def events(
     most = None if limit is None else words.number(limit, "--limit", 0)
     if most is None and since is None:
         most = LATEST
-    reader = Reader(find_home(), moment, most)
+    # Whoever follows has time, and would not come back by itself.
+    reader = Reader(find_home(), moment, most, BUSY_MS if follow else LOOKING_BUSY_MS)
     try:
         _print(reader.new(), flush=follow)
         while follow:
@@ -55,11 +56,13 @@ def events(
 class Reader:
     """Reads on where it stopped. Opens the queue once there is one, and again when a new file took its place.
 
-    ``moment`` (epoch ms) and ``most`` say where it begins; None for all that there is.
+    ``moment`` (epoch ms) and ``most`` say where it begins; None for all that there is. Waits ``busy_ms`` for
+    whoever locks the queue.
     """
 
-    def __init__(self, home: Home, moment: int | None, most: int | None) -> None:
+    def __init__(self, home: Home, moment: int | None, most: int | None, busy_ms: int) -> None:
         self._home = home
+        self._busy_ms = busy_ms
         self._moment, self._most = moment, most
         self._db: apsw.Connection | None = None
         self._seen: os.stat_result | None = None
@@ -114,7 +117,7 @@ class Reader:
         if self._db is not None and (there is None or (self._seen and os.path.samestat(there, self._seen))):
             return self._db
         self.close()
-        self._db, self._seen = open_readonly(self._home), there
+        self._db, self._seen = open_readonly(self._home, self._busy_ms), there
         if self._db is None:
             # Nothing has happened yet; whatever comes is new.
             self._moment = self._most = None

@@ -88,13 +88,14 @@ def test_stop_does_not_guess_where_nobody_may_look(home: Home) -> None:
     assert home.lock in one_line(clawq("stop", code=74))
 
 
-def test_who_only_looks_waits_two_seconds_for_a_lock(fleet: Fleet) -> None:
+@pytest.mark.parametrize("verb", ["status", "events"])
+def test_who_only_looks_waits_two_seconds_for_a_lock(fleet: Fleet, verb: str) -> None:
     fleet.enqueue("--", "true")
     holder = apsw.Connection(fleet.home.db)
     assert holder.pragma("locking_mode", "exclusive") == "exclusive"
     holder.execute("UPDATE meta SET value = value")
     before = time.monotonic()
-    assert " is locked by " in one_line(clawq("status", code=75))
+    assert " is locked by " in one_line(clawq(verb, code=75))
     assert time.monotonic() - before < 8
     holder.close()
 
