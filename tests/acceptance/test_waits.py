@@ -85,14 +85,20 @@ class TestNobodyKeepsWhatOthersNeed:
         script = "clawq enqueue -- sleep 3.2; exec clawq wait"
         patient = fleet.enqueue("agent", "--", "sh", "-c", script)
         with fleet.supervised():
-            late = fleet.enqueue("--deadline", "2s", "--max-attempts", "1", "--", "sh", "-c", script)
-            fleet.until_state(late, "dead")
+            late = fleet.script(
+                "--deadline",
+                "4s",
+                "--max-attempts",
+                "1",
+                "clawq enqueue --on-parent-end cancel -- sleep 60; exec clawq wait",
+            )
             fleet.until_state(patient, "waiting")
             (why,) = fleet.json("why", patient)["blocked_by"]
             child = fleet.json("show", patient)["children"][0]["id"]
             assert (why["reason"], why["measured"], why["limit"]) == ("children", 1, None)
             assert why["clears_when"] == f"job {child} has ended"
             fleet.until_state(patient, "succeeded")
+            fleet.until_state(late, "dead")
 
     def test_a_drain_finishes_what_waits_with_what_it_waits_for(self, fleet: Fleet) -> None:
         fleet.configure("[limits]\nmax_running = 1\n")
