@@ -263,6 +263,7 @@ class Drafts:
         """
         shape, (_, payloads, keys, commands) = _shape(lines), lines
         count = max(len(payloads), len(keys), len(commands), 1)
+        small = not keys and not commands and max(map(len, payloads), default=0) <= SMALL
         for at in range(count):
             run = self._runs.get(shape)
             try:
@@ -272,7 +273,7 @@ class Drafts:
                 if drafts[-1] is not run:
                     run = self._runs[shape] = Run(run.draft, run.columns)
                     drafts.append(run)
-                if not keys and not commands and max(map(len, payloads), default=0) <= SMALL:
+                if small:
                     run.values.extend(payloads[at:] or [""])
                     return
                 run.values.append(self._own(lines, at))
