@@ -77,6 +77,19 @@ def document(ids: "Sequence[int]") -> str:
             db.close()
 
 
+def errors(ids: "Sequence[int]") -> "dict[int, str | None]":
+    """The last error of each of these jobs that is still known."""
+    home = find_home()
+    with storage_errors(home.db):
+        db = open_readonly(home)
+        if db is None:
+            return {}
+        try:
+            return {job_id: seen["error"] for job_id, seen in outcomes.outcomes(db, list(ids)).items()}
+        finally:
+            db.close()
+
+
 def _look_on(home: "Home", ids: list[int], give_up: float | None, tell: "Callable[[States], None]") -> States:
     db = open_readonly(home) if ids else None
     if db is None:

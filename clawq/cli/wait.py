@@ -18,7 +18,7 @@ def main(argv: "Sequence[str]") -> int:
     with_json = "json" in given
     wanted = words.job_ids(ids) or None
     timeout_ms = None if timeout is None else when.duration(str(timeout))
-    from clawq.waiting import document, is_settled, until_settled
+    from clawq.waiting import document, errors, is_settled, until_settled
 
     told: set[int] = set()
 
@@ -26,11 +26,13 @@ def main(argv: "Sequence[str]") -> int:
         if not told and not is_settled(states):
             words.warn_without_supervisor()
         told.add(0)
-        for job_id, state in states.items():
-            if state in SETTLED and job_id not in told:
-                told.add(job_id)
-                if not with_json:
-                    write_out(f"job {job_id}: {state}\n")
+        ended = {each: state for each, state in states.items() if state in SETTLED and each not in told}
+        told.update(ended)
+        if ended and not with_json:
+            failed = [job_id for job_id, state in ended.items() if state != SUCCEEDED]
+            why = errors(failed) if failed else {}
+            for job_id, state in ended.items():
+                write_out(words.ended(job_id, state, why.get(job_id)) + "\n")
 
     states = until_settled(wanted, timeout_ms, tell)
     if with_json:

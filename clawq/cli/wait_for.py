@@ -3,7 +3,7 @@
 import time
 
 from clawq import states as job
-from clawq.cli import write_error
+from clawq.cli import words, write_error
 from clawq.client import Producer, Receipt
 from clawq.errors import NoSuchJob
 from clawq.paths import supervisor_ticks
@@ -44,7 +44,7 @@ def _ended(producer: Producer, job_id: int) -> int:
 def _exit_code(job_id: int, state: str, exit_code: int | None, error: str | None) -> int:
     if state == job.SUCCEEDED:
         return exit_code or 0
-    write_error(f"job {job_id} is {state}" + (f": {error}" if error else ""))
+    write_error(words.ended(job_id, state, error))
     if state == job.EXPIRED:
         return EXPIRED
     if state == job.DEAD and exit_code and 0 < exit_code < 256:

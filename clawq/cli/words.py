@@ -69,6 +69,11 @@ def line(text: object) -> str:
     return plain(str(text)).replace("\n", " ").replace("\t", " ")
 
 
+def ended(job_id: int, state: str, error: str | None) -> str:
+    """How a job that somebody waited for has ended, on a line: ``job 7: dead, exit 2: no such page``."""
+    return f"job {job_id}: {state}" + (f", {line(error)}" if error and state != job.SUCCEEDED else "")
+
+
 def ago(now: int, then: int | None) -> str:
     """How long before `now` (both ms) that was, for people."""
     return short(None if then is None else max(0, now - then) / 1000)

@@ -383,11 +383,11 @@ def _move(
     ("state", "exit_code", "error", "code", "line"),
     [
         ("succeeded", 0, None, 0, ""),
-        ("dead", 7, "exit 7: no such page", 7, "job 1 is dead: exit 7: no such page"),
-        ("dead", None, "timed out", 1, "job 1 is dead: timed out"),
-        ("dead", 0, None, 1, "job 1 is dead"),
-        ("cancelled", None, None, 1, "job 1 is cancelled"),
-        ("unknown", 3, "lost", 1, "job 1 is unknown: lost"),
+        ("dead", 7, "exit 7: no such page", 7, "job 1: dead, exit 7: no such page"),
+        ("dead", None, "timed out", 1, "job 1: dead, timed out"),
+        ("dead", 0, None, 1, "job 1: dead"),
+        ("cancelled", None, None, 1, "job 1: cancelled"),
+        ("unknown", 3, "lost", 1, "job 1: unknown, lost"),
     ],
 )
 def test_waiting_ends_as_the_job_did(
@@ -412,7 +412,7 @@ def test_waiting_for_what_expires_is_as_if_it_had_been_refused(home: Home) -> No
     assert waiting.returncode == 65
     assert err.decode().splitlines() == [
         "clawq: no supervisor runs: job 1 waits until `clawq run` is started",
-        "clawq: job 1 is expired",
+        "clawq: job 1: expired",
     ]
 
 
@@ -448,8 +448,9 @@ def test_waiting_beside_a_real_supervisor(home: Home) -> None:
         once = ("--max-attempts", "1", "--wait")
         assert said(clawq("enqueue", *once, "--", "true")) == QUIET
         done = clawq("enqueue", *once, "--", "sh", "-c", "echo no luck >&2; exit 7", code=7)
-        assert done.stderr.startswith("clawq: job 3 is dead: ")
+        assert done.stderr.startswith("clawq: job 3: dead, ")
         assert done.stderr.count("\n") == 1
+        assert f"clawq: {clawq('wait', '3', code=1).stdout}" == done.stderr
     finally:
         supervisor.terminate()
         supervisor.communicate(timeout=30)
