@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,6 +67,7 @@ def check(as_json: AsJson = False) -> int:
         words.write_json(_as_document(checked))
     elif checked.body is not None:
         words.write(f"{words.line(path)}: {_all_is_well(checked.body, os.path.exists(path))}")
+        _write_schedules(checked.body["schedules"])
     return 0 if checked.body is not None else ConfigError.exit_code
 
 
@@ -174,6 +176,20 @@ def _all_is_well(body: Mapping[str, Mapping[str, object]], exists: bool) -> str:
     schedules = len(body["schedules"])
     scheduled = f", {schedules} schedule{'s' * (schedules != 1)}" if schedules else ""
     return f"OK ({kinds} kind{'s' * (kinds != 1)}, {resources} resources{scheduled})"
+
+
+def _write_schedules(schedules: Sequence[Mapping[str, str]]) -> None:
+    """When each is due next, by the clock here."""
+    if not schedules:
+        return
+    from clawq.calendar import Calendar
+    from clawq.desk import now_ms
+
+    width = max(len(each["kind"]) for each in schedules)
+    for each in schedules:
+        slot = Calendar(each["cron"]).next(now_ms())
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(slot.at / 1000)) if slot else "never"
+        words.write(f"  {words.line(each['kind']):<{width}}  next {at}")
 
 
 def _print(values: Sequence[Value], defaults: Sequence[Value]) -> None:

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,10 @@ def test_check_warns_on_stderr_and_accepts(fleet: Fleet) -> None:
     schedule = '[[schedules]]\ncron = "@daily"\nkind = "say"\n'
     fleet.configure('[kinds.say]\ncommand = ["sh", "-c", "echo {payload}"]\n' + schedule)
     checked = fleet.clawq("config", "check")
-    assert checked.stdout == f"{fleet.home.config}: OK (1 kind, 3 resources, 1 schedule)\n"
+    told, due = checked.stdout.splitlines()
+    assert told == f"{fleet.home.config}: OK (1 kind, 3 resources, 1 schedule)"
+    midnight = time.strptime(due, "  say  next %Y-%m-%d 00:00")
+    assert 0 < time.mktime(midnight) - time.time() < 26 * 3600
     assert checked.stderr.startswith(
         f"clawq: {fleet.home.config}:2: kinds.say.command: the shell reads {{payload}} inside a -c script"
     )

@@ -15,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawq import config
+from clawq.calendar import Calendar
 from clawq.client import Producer
 from clawq.errors import ClawqError
 from clawq.paths import Home
 from clawq.rules import cron
 from clawq.store import config_row, schedules
 from clawq.store.connection import open_db
-from clawq.supervisor.schedule import Calendar, Clock
+from clawq.supervisor.schedule import Clock
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
