@@ -82,13 +82,18 @@ def install(
         return _show_dry_run(manager, text, commands, as_json)
     if old != text:
         _write(plan, text)
+    other = instance.look(plan.home.lock, desk.now_ms())
+    stranger = other.running and other.pid != seen.pid
+    try:
+        for argv in commands:
+            manager.tell(argv)
+    except ClawqError as error:
+        if old is None and not manager.seen().loaded and _taken_back(manager):
+            raise ClawqError(error.what, f"{error.fix}; nothing was installed") from None
+        raise
     if old != text and not as_json:
         words.write(f"{words.line(manager.file)}: {'written' if old is None else 'replaced'}")
         words.write(f"PATH {words.line(plan.service.environment['PATH'])}")
-    other = instance.look(plan.home.lock, desk.now_ms())
-    stranger = other.running and other.pid != seen.pid
-    for argv in commands:
-        manager.tell(argv)
     pid = None if stranger else _settled(plan)
     if as_json:
         words.write_json(
@@ -346,6 +351,15 @@ def _write(plan: Plan, text: str) -> None:
         except OSError:
             pass
         raise _cannot("written", plan.manager, error) from None
+
+
+def _taken_back(manager: services.Manager) -> bool:
+    """Remove a file that nothing has loaded: it would look like a service that starts again."""
+    try:
+        os.unlink(manager.file)
+    except OSError:
+        return False
+    return True
 
 
 def _cannot(done: str, manager: services.Manager, error: OSError) -> ClawqError:

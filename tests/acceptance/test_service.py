@@ -177,7 +177,12 @@ def test_without_a_session_the_error_says_what_to_do(machine: Machine) -> None:
     failed = machine.clawq("service", "install", code=1)
     assert failed.stderr.count("\n") == 1
     assert "`loginctl enable-linger`" in failed.stderr
-    assert "`clawq run` in a terminal of its own" in failed.stderr
+    assert "`clawq run` in a terminal of its own; nothing was installed" in failed.stderr
+    assert not failed.stdout
+    assert not machine.unit.exists()
+    service = next(each for each in machine.json("doctor")["checks"] if each["name"] == "service")
+    assert service["text"] == "not installed"
+    machine.unit.write_text(machine.clawq("service", "show").stdout)
     status = machine.clawq("service", "status", code=1).stdout
     assert "cannot be asked: Failed to connect to bus: No medium found" in status
     assert "only the file was removed" in machine.clawq("service", "uninstall").stderr
