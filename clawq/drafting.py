@@ -79,9 +79,7 @@ class Drafter:
         kind = asked.get("kind")
         if kind is None:
             if command is None:
-                raise UsageError(
-                    "neither a kind nor a command", "clawq enqueue KIND, or clawq enqueue -- COMMAND ARG..."
-                )
+                raise UsageError("neither a kind nor a command", '"kind" or "command" is needed')
             kind = DEFAULT_KIND
         parent, me = None, whoami(os.environ)
         if me is not None or "parent" in asked or "on_parent_end" in asked:

@@ -50,6 +50,10 @@ def main(argv: "Sequence[str]") -> int:
 
 
 def _enqueue(given: "dict[str, object]", dry_run: bool) -> "tuple[Producer, Receipt]":
+    if "kind" not in given and "command" not in given:
+        raise UsageError(
+            "neither a kind nor a command", "clawq enqueue KIND, or clawq enqueue -- COMMAND ARG..."
+        )
     if "payload" in given:
         given["payload"] = _payload(str(given["payload"]))
     producer = Producer()

@@ -139,6 +139,11 @@ def test_the_exit_code_is_the_most_severe(home: Home, lines: list[Any], code: in
     assert len(done.stderr.splitlines()) == len(lines) - lines.count(JOB)
 
 
+def test_an_empty_object_is_told_what_a_line_needs() -> None:
+    done = clawq("enqueue", "--batch", "-", stdin=lines_of({}), code=2)
+    assert done.stderr == 'clawq: line 1: neither a kind nor a command: "kind" or "command" is needed\n'
+
+
 def test_ids_are_printed_line_by_line(home: Home) -> None:
     text = lines_of(JOB, {"kind": "nope"}, JOB)
     assert clawq("enqueue", "--batch", "-", "--print-id", stdin=text, code=2).stdout == "1\n-\n2\n"
