@@ -225,7 +225,7 @@ USAGE: list[tuple[list[str | bytes], str]] = [
     (["--", "a\x1b]0;x\x07"], f"no executable 'a\\x1b]0;x\\x07': {NOT_ON_PATH}"),
     ([b"--tenant", b"\xff", b"--", b"true"], "--tenant '\\udcff': it is not UTF-8"),
     ([b"--", b"true", b"\xff"], "the command's argument '\\udcff': it is not UTF-8"),
-    ([b"--pay\xff"], f"unknown option '--pay\\udcff': did you mean --payload? {LISTS}"),
+    ([b"--payloa\xff"], f"unknown option '--payloa\\udcff': did you mean --payload? {LISTS}"),
     ([], "neither a kind nor a command: clawq enqueue KIND, or clawq enqueue -- COMMAND ARG..."),
     (["--"], "the command is empty: a program and its arguments are needed, as a list of texts"),
     (["--batch", "x", "--tenant", "a"], "--batch with 'tenant': each line says what it wants itself"),
