@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FEWEST, MOST = 20, 500
 """Jobs or logs that one step prunes: as many as take about STEP_S."""
 STEP_S = 0.005
-PAUSE = 3
+PAUSE = 5
 """Times as long as the step before it."""
 LONGEST_PAUSE_S = 0.05
 
