@@ -64,7 +64,7 @@ class TestExamples:
         assert (fleet.lines("sent"), fleet.lines("reports")) == (["7"], ["7", "7"])
 
     def test_one_that_is_killed_while_it_sends_is_not_repeated(self, fleet: Fleet, name: str) -> None:
-        mood(fleet, "kill -9 $PPID; sleep 60")
+        mood(fleet, "kill -9 $PPID; exec sleep 60")
         assert run(fleet, name) == "unknown"
         assert (fleet.lines("sent"), fleet.lines("reports")) == (["7"], [])
 
@@ -81,7 +81,7 @@ def test_an_exception_leaves_it_open(fleet: Fleet) -> None:
 
 
 def test_the_page_of_unknown_jobs_is_the_real_one(fleet: Fleet) -> None:
-    mood(fleet, "kill -9 $(ps -o ppid= $PPID) $PPID; sleep 60")
+    mood(fleet, "kill -9 $(ps -o ppid= $PPID) $PPID; exec sleep 60")
     assert run(fleet, "sh") == "unknown"
     block = re.search(r"^\$ clawq unknown\n(.*?)^```", DOC, re.DOTALL | re.MULTILINE)
     assert block

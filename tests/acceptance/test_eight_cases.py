@@ -247,7 +247,7 @@ def restart(fleet: Fleet) -> Met:
     jobs |= {
         "succeeded": fleet.script("true"),
         "dead": fleet.script("exit 2"),
-        "unknown": fleet.script("--on-lost", "unknown", "kill -9 $PPID; sleep 60"),
+        "unknown": fleet.script("--on-lost", "unknown", "kill -9 $PPID; exec sleep 60"),
         "running": holding(fleet),
     }
     for state in ("expired", "succeeded", "dead", "unknown", "running"):
@@ -268,7 +268,7 @@ def restart(fleet: Fleet) -> Met:
 
 def reconciled(fleet: Fleet) -> Met:
     keyed = ("--dedupe-key", "mail7")
-    script = f"{ME} effect begin mail && echo mail >> {fleet.scratch}/sent; kill -9 $PPID; sleep 60"
+    script = f"{ME} effect begin mail && echo mail >> {fleet.scratch}/sent; kill -9 $PPID; exec sleep 60"
     job_id = fleet.script(*keyed, script)
     fleet.run_until_idle()
     found = {"unknown": moves(fleet, job_id)}
