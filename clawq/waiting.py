@@ -19,6 +19,7 @@ from clawq.store.connection import Immediate, open_db, open_readonly, storage_er
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     import apsw
 
@@ -77,15 +78,15 @@ def document(ids: "Sequence[int]") -> str:
             db.close()
 
 
-def errors(ids: "Sequence[int]") -> "dict[int, str | None]":
-    """The last error of each of these jobs that is still known."""
+def known(ids: "Sequence[int]") -> "dict[int, dict[str, Any]]":
+    """How each of these jobs stands that is still known, as clawq.store.outcomes tells it."""
     home = find_home()
     with storage_errors(home.db):
         db = open_readonly(home)
         if db is None:
             return {}
         try:
-            return {job_id: seen["error"] for job_id, seen in outcomes.outcomes(db, list(ids)).items()}
+            return outcomes.outcomes(db, list(ids))
         finally:
             db.close()
 

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 from clawq import desk, values
 from clawq.client import Receipt
 from clawq.errors import NoSuchJob, TimedOut, UsageError
-from clawq.paths import find_home
 from clawq.states import SETTLED, SUCCEEDED
 from clawq.store import views
-from clawq.store.connection import open_readonly, storage_errors
-from clawq.store.outcomes import outcomes
-from clawq.waiting import is_settled, until_settled
+from clawq.waiting import is_settled, known, until_settled
 
 if TYPE_CHECKING:
     from clawq.api.documents import JobDocument
@@ -109,15 +106,7 @@ def look(wanted: list[int]) -> list[Outcome]:
     """How these jobs stand now. Raises NoSuchJob."""
     import json
 
-    home = find_home()
-    rows: dict[int, dict[str, Any]] = {}
-    db = open_readonly(home)
-    if db is not None:
-        try:
-            with storage_errors(home.db):
-                rows = outcomes(db, [each for each in wanted if 0 < each <= values.JOB_ID_MAX])
-        finally:
-            db.close()
+    rows = known([each for each in wanted if 0 < each <= values.JOB_ID_MAX])
     seen = []
     for job_id in wanted:
         row = rows.get(job_id)

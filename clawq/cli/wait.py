@@ -18,7 +18,7 @@ def main(argv: "Sequence[str]") -> int:
     with_json = "json" in given
     wanted = words.job_ids(ids) or None
     timeout_ms = None if timeout is None else when.duration(str(timeout))
-    from clawq.waiting import document, errors, is_settled, until_settled
+    from clawq.waiting import document, is_settled, known, until_settled
 
     told: set[int] = set()
 
@@ -30,9 +30,9 @@ def main(argv: "Sequence[str]") -> int:
         told.update(ended)
         if ended and not with_json:
             failed = [job_id for job_id, state in ended.items() if state != SUCCEEDED]
-            why = errors(failed) if failed else {}
+            seen = known(failed) if failed else {}
             for job_id, state in ended.items():
-                write_out(words.ended(job_id, state, why.get(job_id)) + "\n")
+                write_out(words.ended(job_id, state, seen.get(job_id, {}).get("error")) + "\n")
 
     states = until_settled(wanted, timeout_ms, tell)
     if with_json:

@@ -13,7 +13,7 @@ from clawq.paths import Home, nearest, size_of
 from clawq.rules import checks
 from clawq.rules.checks import BAD, Check, Folder
 from clawq.settings import gate
-from clawq.store.whole import missing
+from clawq.store.whole import MEND, missing
 
 _MB = 1 << 20
 
@@ -36,14 +36,7 @@ def _losses(home: Home) -> list[Check]:
     lost = missing(home.db) if os.path.isfile(home.db) else None
     if lost is None:
         return []
-    return [
-        Check(
-            "database",
-            BAD,
-            f"it has lost {lost}",
-            "`clawq restore FILE` takes a backup; nothing else mends it",
-        )
-    ]
+    return [Check("database", BAD, f"it has lost {lost}", MEND)]
 
 
 def _rights(home: Home) -> list[Folder]:

@@ -344,14 +344,11 @@ class storage_errors:
             fix = "raise `ulimit -n`" if error.errno == EMFILE else "check the disk and its rights"
             raise StorageError(f"{error.filename or self.path}: {error.strerror}", fix) from error
         if issubclass(kind, Exception) and not issubclass(kind, ClawqError):
-            from clawq.store.whole import missing
+            from clawq.store.whole import MEND, missing
 
             lost = missing(self.path)
             if lost:
-                raise StorageError(
-                    f"{self.path} has lost {lost}",
-                    "`clawq restore FILE` takes a backup; nothing else mends it",
-                ) from error
+                raise StorageError(f"{self.path} has lost {lost}", MEND) from error
 
 
 def dicts(cursor: apsw.Cursor) -> list[dict[str, Any]]:

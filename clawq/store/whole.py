@@ -12,6 +12,7 @@ SEVERAL = 3
 """So many lost things are named."""
 _FILLED = ("config", "meta", "states", "transitions")
 """Tables that are never empty."""
+MEND = "`clawq restore FILE` takes a backup; nothing else mends it"
 
 
 def missing(path: str) -> str | None:
